@@ -1,0 +1,34 @@
+"""Needs that several checks share: each returns None when met, else the Skip to report."""
+
+from hostdoctor.diagnosis.api import Ask, in_scope
+from hostdoctor.diagnosis.report import Skip
+from hostdoctor.facts import Host
+
+
+def gpus(host: Host, ask: Ask) -> Skip | None:
+    """At least one GPU in scope."""
+    return None if in_scope(host, ask) else Skip(kind="not-applicable", reason="no GPU in scope")
+
+
+def several_cpu_nodes(host: Host, ask: Ask) -> Skip | None:
+    """More than one node with CPUs, so that placement is a question at all."""
+    if not host.numa_nodes:
+        return Skip(kind="no-evidence", reason="NUMA nodes are not known")
+    if len(cpu_nodes(host)) > 1:
+        return None
+    return Skip(kind="not-applicable", reason="one CPU node: nothing to place")
+
+
+def nvme(host: Host, ask: Ask) -> Skip | None:
+    """At least one NVMe controller."""
+    return None if host.nvme else Skip(kind="not-applicable", reason="no NVMe controller known")
+
+
+def live(host: Host, ask: Ask) -> Skip | None:
+    """The host is this machine, now."""
+    return None if host.is_live else Skip(kind="live-only", reason="only on the running host")
+
+
+def cpu_nodes(host: Host) -> tuple[int, ...]:
+    """Return the ids of the nodes that have CPUs."""
+    return tuple(node.id for node in host.numa_nodes if node.cpus)

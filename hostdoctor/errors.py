@@ -1,0 +1,32 @@
+"""The errors that hostdoctor raises on purpose; anything else is a defect (exit status 70)."""
+
+
+class HostdoctorError(Exception):
+    """Base of all: its text is one line fit for a terminal; ``exit_status`` is the process status it maps to."""
+
+    exit_status = 3
+
+
+class UsageError(HostdoctorError):
+    """The command line named something that does not exist: a file, a check id, a GPU."""
+
+    exit_status = 64
+
+
+class SourceError(HostdoctorError):
+    """Nothing could be read from a source, or nothing in it was recognised."""
+
+
+class ParseError(HostdoctorError):
+    """A text is not what its parser reads.
+
+    ``source`` names where the text came from, ``line`` is 1-based (0 when no single line is to blame),
+    ``text`` is that line, shortened to 120 characters.
+    """
+
+    def __init__(self, source: str, line: int, text: str, reason: str = "not understood") -> None:
+        self.source = source
+        self.line = line
+        self.text = text if len(text) <= 120 else text[:119] + "…"
+        self.reason = reason
+        super().__init__(f"{source}, line {line}: {reason}: {self.text!r}")

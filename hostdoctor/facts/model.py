@@ -1,0 +1,236 @@
+"""Host and what it is made of: frozen records whose field names are the JSON contract.
+
+Units are in the names. BDFs are canonical (``0000:3b:00.0``), CPU lists as the kernel prints them (``0-31,64-95``).
+``None`` means unknown and ``()`` means none known; why something is unknown stands in :attr:`Host.gaps`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+SCHEMA_VERSION = "1"
+
+NodeKind = Literal["cpu+memory", "cpu-only", "memory-only", "gpu-memory", "empty"]
+GapKind = Literal["not-told", "missing", "denied", "timeout", "unreadable", "error"]
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of every record: immutable, built by keyword."""
+
+
+class Gap(Fact, frozen=True, kw_only=True):
+    """A fact that could not be established: which one, from which source, and why."""
+
+    fact: str
+    source: str
+    reason: str
+    kind: GapKind = "not-told"
+
+
+class Disagreement(Fact, frozen=True, kw_only=True):
+    """A fact on which sources differ; every value is kept under the name of its source."""
+
+    fact: str
+    values: dict[str, int | float | str | None]
+
+
+class System(Fact, frozen=True, kw_only=True):
+    """The machine as a whole. ``virtualization`` is the hypervisor it runs under; ``packages`` counts CPU sockets."""
+
+    hostname: str | None = None
+    kernel: str | None = None
+    architecture: str | None = None
+    cpu_model: str | None = None
+    packages: int | None = None
+    virtualization: str | None = None
+    container: str | None = None
+    nvidia_driver: str | None = None
+    clocksource: str | None = None
+    page_size_bytes: int | None = None
+
+
+class HugePages(Fact, frozen=True, kw_only=True):
+    """HugeTLB pages of one size on one node (``nodeN/hugepages/hugepages-*kB``)."""
+
+    size_bytes: int
+    total: int
+    free: int | None = None
+
+
+class NumaNode(Fact, frozen=True, kw_only=True):
+    """A NUMA node. ``distances`` has one entry per known node id, ``{}`` when not told."""
+
+    id: int
+    cpus: str | None = None
+    memory_bytes: int | None = None
+    free_bytes: int | None = None
+    distances: dict[str, int] = {}
+    kind: NodeKind | None = None
+    package: int | None = None
+    hugepages: tuple[HugePages, ...] = ()
+
+
+class Core(Fact, frozen=True, kw_only=True):
+    """A physical core: its hardware threads (cpulist) and its package."""
+
+    cpus: str
+    package: int | None = None
+
+
+class Link(Fact, frozen=True, kw_only=True):
+    """A PCIe link as negotiated now and at most; GT/s is the raw signalling rate (2.5, 5, 8, 16, 32, 64)."""
+
+    width_lanes: int | None = None
+    max_width_lanes: int | None = None
+    speed_gts: float | None = None
+    max_speed_gts: float | None = None
+
+
+class PciDevice(Fact, frozen=True, kw_only=True):
+    """A PCI function. ``upstream`` runs from the root port to the parent; ids and class are lower-case hex, no 0x."""
+
+    bdf: str
+    name: str | None = None
+    vendor_id: str | None = None
+    device_id: str | None = None
+    class_code: str | None = None
+    numa_node: int | None = None
+    upstream: tuple[str, ...] = ()
+    root_complex: str | None = None
+    link: Link = Link()
+    driver: str | None = None
+    is_virtual_function: bool | None = None
+
+
+class Gpu(Fact, frozen=True, kw_only=True):
+    """A GPU. ``numa_node`` is the node of its near CPUs; ``memory_numa_node`` the one its own memory forms, if any.
+
+    ``index`` is the driver's (PCI order where no driver was asked); ``None`` for a GPU that the driver does not show.
+    ``visible``: the caller may use it; ``None`` when nobody could tell. ``c2c``: joined to its CPU by a coherent
+    chip-to-chip link (Grace, GB10), so that PCIe link values say nothing.
+    """
+
+    index: int | None = None
+    name: str | None = None
+    uuid: str | None = None
+    bdf: str | None = None
+    numa_node: int | None = None
+    numa_nodes: tuple[int, ...] = ()
+    cpus: str | None = None
+    memory_numa_node: int | None = None
+    link: Link = Link()
+    root_complex: str | None = None
+    root_port: str | None = None
+    upstream: tuple[str, ...] = ()
+    driver: str | None = None
+    visible: bool | None = None
+    c2c: bool | None = None
+    memory_bytes: int | None = None
+    mig: bool | None = None
+
+
+class Nic(Fact, frozen=True, kw_only=True):
+    """A network adapter: RDMA device name where there is one, else its first netdev. ``label`` is the matrix's."""
+
+    name: str | None = None
+    label: str | None = None
+    netdevs: tuple[str, ...] = ()
+    bdf: str | None = None
+    numa_node: int | None = None
+    root_complex: str | None = None
+    root_port: str | None = None
+    upstream: tuple[str, ...] = ()
+    link: Link = Link()
+    rdma: bool | None = None
+
+
+class NvmeQueue(Fact, frozen=True, kw_only=True):
+    """An NVMe I/O queue: its interrupt, the CPUs that submit to it, and where the interrupt really lands."""
+
+    id: int
+    irq: int | None = None
+    cpus: str | None = None
+    irq_cpus: str | None = None
+
+
+class NvmeController(Fact, frozen=True, kw_only=True):
+    """An NVMe controller; ``bdf`` is ``None`` for fabrics."""
+
+    name: str
+    bdf: str | None = None
+    numa_node: int | None = None
+    root_complex: str | None = None
+    root_port: str | None = None
+    upstream: tuple[str, ...] = ()
+    link: Link = Link()
+    model: str | None = None
+    firmware: str | None = None
+    transport: str | None = None
+    state: str | None = None
+    namespaces: tuple[str, ...] = ()
+    queues: tuple[NvmeQueue, ...] = ()
+    queues_irq_managed: bool | None = None
+
+
+class BlockDevice(Fact, frozen=True, kw_only=True):
+    """A disk as the block layer sees it; ``holds`` names the mount points and swap on it, through partitions and md/dm."""
+
+    name: str
+    scheduler: str | None = None
+    iostats: bool | None = None
+    model: str | None = None
+    holds: tuple[str, ...] = ()
+
+
+class Path(Fact, frozen=True, kw_only=True):
+    """How two devices reach each other, in nvidia-smi's words (PIX, PXB, PHB, NODE, SYS, NV#)."""
+
+    a: str
+    b: str
+    kind: str
+
+
+class Allowed(Fact, frozen=True, kw_only=True):
+    """What the caller may use: ``Cpus_allowed_list`` and ``Mems_allowed_list`` of /proc/self/status."""
+
+    cpus: str | None = None
+    mems: str | None = None
+
+
+class NvidiaDriver(Fact, frozen=True, kw_only=True):
+    """What the NVIDIA driver answered. ``state``: ok, absent (no library), error, timeout; ``None`` when not asked."""
+
+    state: Literal["ok", "absent", "error", "timeout"] | None = None
+    reason: str | None = None
+    gpu_count: int | None = None
+
+
+class Sample(Fact, frozen=True, kw_only=True):
+    """Counters read twice, ``seconds`` apart, by name (``vmstat.numa_hint_faults``)."""
+
+    seconds: float
+    before: dict[str, int]
+    after: dict[str, int]
+
+
+class Host(Fact, frozen=True, kw_only=True):
+    """Everything that one survey established. ``settings`` maps sysctl-like names to the text the kernel showed."""
+
+    schema_version: str = SCHEMA_VERSION
+    system: System = System()
+    numa_nodes: tuple[NumaNode, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    nvme: tuple[NvmeController, ...] = ()
+    pci_devices: tuple[PciDevice, ...] = ()
+    paths: tuple[Path, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()
+    cores: tuple[Core, ...] = ()
+    block_devices: tuple[BlockDevice, ...] = ()
+    allowed: Allowed = Allowed()
+    settings: dict[str, str] = {}
+    nvidia: NvidiaDriver = NvidiaDriver()
+    samples: tuple[Sample, ...] = ()
+    sources: tuple[str, ...] = ()
+    is_live: bool = False

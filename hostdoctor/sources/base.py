@@ -1,0 +1,82 @@
+"""What every source offers: files by path, command outputs by command, NVML, and whether it is this machine, now."""
+
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol
+
+from hostdoctor.facts import Fact, GapKind
+
+# What a text is, by its content; the loose-text source names its sections so, and commands carry theirs.
+TextKind = Literal[
+    "topo-matrix", "numactl", "lspci-tree", "lspci", "lscpu", "interrupts", "nvme-list", "os-release", "virtualization"
+]
+
+
+class Command(Fact, frozen=True, kw_only=True):
+    """An external command: what its output is and how it is run (an argument list, never a shell)."""
+
+    kind: TextKind
+    argv: tuple[str, ...]
+    required: bool = False
+
+    @property
+    def label(self) -> str:
+        """The command as a person types it: ``nvidia-smi topo -m``."""
+        return " ".join(self.argv)
+
+
+TOPO_MATRIX = Command(kind="topo-matrix", argv=("nvidia-smi", "topo", "-m"))
+NUMACTL = Command(kind="numactl", argv=("numactl", "--hardware"))
+LSPCI = Command(kind="lspci", argv=("lspci", "-D", "-nn", "-v"))
+LSPCI_TREE = Command(kind="lspci-tree", argv=("lspci", "-tv"))
+LSCPU = Command(kind="lscpu", argv=("lscpu",))
+NVME_LIST = Command(kind="nvme-list", argv=("nvme", "list"))
+
+
+class Output(Fact, frozen=True, kw_only=True):
+    """One output of a command. ``text`` is None when there is none; then ``reason`` says why and ``kind`` how."""
+
+    source: str
+    text: str | None = None
+    reason: str | None = None
+    kind: GapKind = "missing"
+
+
+class NvmlOutput(Fact, frozen=True, kw_only=True):
+    """What NVML answered, as the reader's JSON document, or why it did not."""
+
+    document: dict[str, Any] | None = None
+    state: Literal["ok", "absent", "error", "timeout", "not-asked"] = "not-asked"
+    reason: str | None = None
+
+
+class Source(Protocol):
+    """Evidence about one host. Paths are absolute on that host (``/sys/…``); a missing thing is None, never an error."""
+
+    @property
+    def is_live(self) -> bool:
+        """True only for the machine that this process runs on, now."""
+
+    @property
+    def label(self) -> str:
+        """What a person would call it: ``this host``, a file name."""
+
+    def read(self, path: str) -> str | None:
+        """Return a file's text (undecodable bytes replaced, at most 16 MiB), or None when it cannot be read."""
+
+    def why_unreadable(self, path: str) -> tuple[GapKind, str]:
+        """Say why :meth:`read` gave None: ``("missing", "no such file")``, ``("denied", "permission denied")`` and so on."""
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        """Return a directory's names, sorted; ``()`` when there is none."""
+
+    def readlink(self, path: str) -> str | None:
+        """Return where a symbolic link points, as an absolute normalised path on that host, or None."""
+
+    def run(self, command: Command) -> tuple[Output, ...]:
+        """Return a command's outputs: one when live, as many as were given in texts, ``()`` when none was given."""
+
+    def prefetch(self, commands: Iterable[Command]) -> None:
+        """Start these commands side by side, where that means anything; :meth:`run` then waits for its own."""
+
+    def nvml(self) -> NvmlOutput:
+        """Return what NVML says."""
