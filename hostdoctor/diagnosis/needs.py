@@ -6,12 +6,12 @@ from hostdoctor.facts import Host
 
 
 def gpus(host: Host, ask: Ask) -> Skip | None:
-    """At least one GPU in scope."""
+    """Want at least one GPU in scope."""
     return None if in_scope(host, ask) else Skip(kind="not-applicable", reason="no GPU in scope")
 
 
 def several_cpu_nodes(host: Host, ask: Ask) -> Skip | None:
-    """More than one node with CPUs, so that placement is a question at all."""
+    """Want more than one node with CPUs, so that placement is a question at all."""
     if not host.numa_nodes:
         return Skip(kind="no-evidence", reason="NUMA nodes are not known")
     if len(cpu_nodes(host)) > 1:
@@ -20,12 +20,12 @@ def several_cpu_nodes(host: Host, ask: Ask) -> Skip | None:
 
 
 def nvme(host: Host, ask: Ask) -> Skip | None:
-    """At least one NVMe controller."""
+    """Want at least one NVMe controller."""
     return None if host.nvme else Skip(kind="not-applicable", reason="no NVMe controller known")
 
 
 def live(host: Host, ask: Ask) -> Skip | None:
-    """The host is this machine, now."""
+    """Refuse anything but this machine, now."""
     return None if host.is_live else Skip(kind="live-only", reason="only on the running host")
 
 

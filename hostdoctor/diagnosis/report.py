@@ -30,7 +30,7 @@ class Remedy(Fact, frozen=True, kw_only=True):
 
 
 class Finding(Fact, frozen=True, kw_only=True):
-    """One cause on one subject (or several, listed in ``subject``). ``effect`` is what it costs, or "effect unknown"."""
+    """One cause, on the subjects listed in ``subject``; ``effect`` is what it costs, or "effect unknown"."""
 
     subject: str
     message: str

@@ -173,7 +173,7 @@ class NvmeController(Fact, frozen=True, kw_only=True):
 
 
 class BlockDevice(Fact, frozen=True, kw_only=True):
-    """A disk as the block layer sees it; ``holds`` names the mount points and swap on it, through partitions and md/dm."""
+    """A disk in the block layer; ``holds`` names the mount points and swap on it, through partitions and md/dm."""
 
     name: str
     scheduler: str | None = None

@@ -3,7 +3,7 @@
 import re
 
 # ECMA-48 escapes, and the same with the ESC lost on the way (a bare "[4m" before a title).
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b.?|\[(?:\d{1,2}(?:;\d{1,2}){0,3})?m")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b.?|\[\d{1,2}(?:;\d{1,2}){0,3}m")
 _INVISIBLE = str.maketrans(dict.fromkeys("\ufeff\0\u200b\u200e\u200f") | {"\u00a0": " "})
 
 

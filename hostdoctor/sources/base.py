@@ -50,7 +50,7 @@ class NvmlOutput(Fact, frozen=True, kw_only=True):
 
 
 class Source(Protocol):
-    """Evidence about one host. Paths are absolute on that host (``/sys/…``); a missing thing is None, never an error."""
+    """Evidence about one host. Paths are absolute on that host (``/sys/…``); what is missing is None."""
 
     @property
     def is_live(self) -> bool:
@@ -64,7 +64,7 @@ class Source(Protocol):
         """Return a file's text (undecodable bytes replaced, at most 16 MiB), or None when it cannot be read."""
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
-        """Say why :meth:`read` gave None: ``("missing", "no such file")``, ``("denied", "permission denied")`` and so on."""
+        """Say why :meth:`read` gave None: ``("missing", "no such file")``, ``("denied", "permission denied")``."""
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Return a directory's names, sorted; ``()`` when there is none."""
