@@ -154,9 +154,9 @@ class NvmeQueue(Fact, frozen=True, kw_only=True):
 
 
 class NvmeController(Fact, frozen=True, kw_only=True):
-    """An NVMe controller; ``bdf`` is ``None`` for fabrics."""
+    """An NVMe controller; ``bdf`` is ``None`` for fabrics, ``name`` where no driver or text gives it one."""
 
-    name: str
+    name: str | None = None
     bdf: str | None = None
     numa_node: int | None = None
     root_complex: str | None = None

@@ -6,9 +6,7 @@ from typing import Any, Literal, Protocol
 from hostdoctor.facts import Fact, GapKind
 
 # What a text is, by its content; the loose-text source names its sections so, and commands carry theirs.
-TextKind = Literal[
-    "topo-matrix", "numactl", "lspci-tree", "lspci", "lscpu", "interrupts", "nvme-list", "os-release", "virtualization"
-]
+TextKind = Literal["topo-matrix", "numactl", "lspci-tree", "lspci", "lscpu", "interrupts", "nvme-list", "collect-env"]
 
 
 class Command(Fact, frozen=True, kw_only=True):
@@ -16,7 +14,6 @@ class Command(Fact, frozen=True, kw_only=True):
 
     kind: TextKind
     argv: tuple[str, ...]
-    required: bool = False
 
     @property
     def label(self) -> str:
@@ -30,6 +27,8 @@ LSPCI = Command(kind="lspci", argv=("lspci", "-D", "-nn", "-v"))
 LSPCI_TREE = Command(kind="lspci-tree", argv=("lspci", "-tv"))
 LSCPU = Command(kind="lscpu", argv=("lscpu",))
 NVME_LIST = Command(kind="nvme-list", argv=("nvme", "list"))
+INTERRUPTS = Command(kind="interrupts", argv=("/proc/interrupts",))
+COLLECT_ENV = Command(kind="collect-env", argv=("collect_env",))
 
 
 class Output(Fact, frozen=True, kw_only=True):
@@ -77,6 +76,9 @@ class Source(Protocol):
 
     def prefetch(self, commands: Iterable[Command]) -> None:
         """Start these commands side by side, where that means anything; :meth:`run` then waits for its own."""
+
+    def environ(self, name: str) -> str | None:
+        """Return an environment variable of the caller on that host, None when unset or not told."""
 
     def nvml(self) -> NvmlOutput:
         """Return what NVML says."""

@@ -1,0 +1,48 @@
+# Two commands do everything: `make run` looks at this host, `make test` runs every check of the project.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# What some tests meet for real; without root or apt-get those tests are skipped and say so.
+SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci
+
+.PHONY: run test lint types unit packages bench schemas clean
+
+run: $(READY)
+	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
+
+test: $(READY) packages lint types unit
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+unit: $(READY)
+	$(BIN)/pytest
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench.bench_startup
+
+schemas: $(READY)
+	$(BIN)/python -m tests.support.write_schemas
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+packages:
+	@missing=""; for pair in $(SYSTEM_PACKAGES); do \
+	  command -v "$${pair#*:}" >/dev/null || missing="$$missing $${pair%%:*}"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing:$$missing"; \
+	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing; } >/dev/null \
+	    || echo "could not install:$$missing (tests that need them are skipped)"; \
+	else echo "not installed:$$missing (no root or no apt-get: tests that need them are skipped)"; fi
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

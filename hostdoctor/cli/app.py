@@ -1,0 +1,89 @@
+"""The application: names of commands, lazy loading, and what errors mean for the exit status."""
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from hostdoctor.errors import HostdoctorError
+
+USAGE, INTERNAL = 64, 70
+SIGINT_STATUS, SIGPIPE_STATUS = 130, 141
+
+# Each is a module of hostdoctor.cli with an ``app``; the text is what ``--help`` lists.
+COMMANDS = {
+    "check": "Survey the host, run the checks, print verdicts: the preflight.",
+    "topo": "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives.",
+    "explain": "Print one check's documentation.",
+}
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are imported only when named: start-up time is a feature."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the command names in the order of COMMANDS."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command, imported now, or None when there is no such command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = get_command(importlib.import_module(f"hostdoctor.cli.{cmd_name}").app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    name="hostdoctor",
+    help="Maps each GPU to its NUMA node, PCIe link and shared root complex, and judges the map.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True)) -> None:
+    if version:
+        from hostdoctor import __version__
+
+        typer.echo(f"hostdoctor {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line and exit with its status; never a traceback for what a user or machine did."""
+    try:
+        status = get_command(app).main(standalone_mode=False, prog_name="hostdoctor")
+    except HostdoctorError as error:
+        status = _say(str(error), error.exit_status)
+    except typer.TyperException as error:
+        status = _usage(error)
+    except (KeyboardInterrupt, typer.Abort):
+        status = _say("interrupted", SIGINT_STATUS)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = SIGPIPE_STATUS
+    except Exception as error:  # the last resort: one line, a status of its own, a way to see more
+        if os.environ.get("HOSTDOCTOR_DEBUG"):
+            raise
+        status = _say(f"internal error: {type(error).__name__}: {error} (HOSTDOCTOR_DEBUG=1 shows where)", INTERNAL)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _usage(error: typer.TyperException) -> int:
+    text = getattr(error, "format_message", lambda: str(error))()
+    return _say(f"{text} (see hostdoctor --help)", USAGE)
+
+
+def _say(text: str, status: int) -> int:
+    from hostdoctor.outputs.words import printable
+
+    typer.echo(f"hostdoctor: {printable(text)}", err=True)
+    return status

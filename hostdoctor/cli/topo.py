@@ -1,0 +1,37 @@
+"""``hostdoctor topo``: the map alone."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from hostdoctor.cli.common import (
+    DemoOption,
+    FromOption,
+    QuickOption,
+    TimeoutOption,
+    open_host,
+    terminal_style,
+    timeout_of,
+)
+
+app = typer.Typer()
+
+
+@app.command(help="Print the map: NUMA nodes, root complexes, GPUs, NICs and NVMe drives.")
+def topo(
+    from_: FromOption = None,
+    format_: Annotated[Literal["text", "json"], typer.Option("--format", help="How to print.")] = "text",
+    timeout: TimeoutOption = None,
+    quick: QuickOption = False,
+    demo: DemoOption = False,
+) -> None:
+    """Print the host as a tree or as JSON. Exits 0 when anything could be read."""
+    host = open_host(from_, demo=demo, timeout_s=timeout_of(timeout, quick=quick))
+    if format_ == "json":
+        from hostdoctor.outputs.report_json import render_json
+
+        typer.echo(render_json(host), nl=False)
+    else:
+        from hostdoctor.outputs.topo_text import render_topo
+
+        typer.echo(render_topo(host, terminal_style()), nl=False)

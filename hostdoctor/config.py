@@ -1,0 +1,37 @@
+"""The configuration file, ``/etc/hostdoctor/config.toml``: strict, so that a misspelt key is told, not ignored."""
+
+from pathlib import Path
+
+import msgspec
+
+from hostdoctor.diagnosis.accept import Accept
+from hostdoctor.errors import UsageError
+from hostdoctor.facts import Fact
+
+DEFAULT = Path("/etc/hostdoctor/config.toml")
+
+
+class Config(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that the file may say."""
+
+    accept: tuple[Accept, ...] = ()
+
+
+def read_config(path: Path | None) -> Config:
+    """Return the configuration at ``path``, or at the default place when there is a file.
+
+    Raises UsageError for a named file that is missing, and for one that is not valid.
+    """
+    chosen = path or DEFAULT
+    try:
+        data = chosen.read_bytes()
+    except FileNotFoundError:
+        if path is None:
+            return Config()
+        raise UsageError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UsageError(f"{chosen}: {error.strerror}") from error
+    try:
+        return msgspec.toml.decode(data, type=Config)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise UsageError(f"{chosen}: {error}") from error

@@ -1,0 +1,19 @@
+"""Findings that a site has decided to live with, until a date."""
+
+import datetime
+
+from hostdoctor.facts import Fact
+
+
+class Accept(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One ``[[accept]]`` of the configuration: which finding, why, and until when (inclusive)."""
+
+    id: str
+    reason: str
+    until: datetime.date
+    subject: str = "*"
+
+
+def in_force(accepts: tuple[Accept, ...], today: datetime.date) -> tuple[Accept, ...]:
+    """Return the acceptances whose date has not passed."""
+    return tuple(accept for accept in accepts if accept.until >= today)

@@ -1,0 +1,90 @@
+"""Running the checks over a host, and the status that comes of it."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from hostdoctor.diagnosis.accept import Accept
+from hostdoctor.diagnosis.api import Ask, Rule, gpu_label, in_scope
+from hostdoctor.diagnosis.needs import cpu_nodes
+from hostdoctor.diagnosis.report import SEVERITIES, CheckResult, Finding, Report, Severity, Skip, Status
+from hostdoctor.facts import Host
+
+
+def diagnose(
+    host: Host, ask: Ask, rules: Sequence[Rule], *, accepts: Sequence[Accept] = (), fail_on: Severity = "warning"
+) -> Report:
+    """Return the verdict: each check's result and the status that the findings at or above ``fail_on`` give."""
+    results = tuple(_judge(host, ask, rule, accepts) for rule in rules)
+    unknown = why_unknown(host, ask)
+    return Report(status=_status(results, unknown, fail_on), unknown=unknown, results=results, host=host)
+
+
+def why_unknown(host: Host, ask: Ask) -> str | None:
+    """Return why the map itself could not be established, None when it could."""
+    if host.nvidia.state == "timeout":
+        return f"the NVIDIA driver {host.nvidia.reason or 'did not answer in time'}"
+    several = len(cpu_nodes(host)) > 1
+    lost = [gpu_label(host, gpu) for gpu in in_scope(host, ask) if not gpu.numa_nodes]
+    if several and lost:
+        return f"no source tells the NUMA node of {', '.join(lost)}"
+    return None
+
+
+def _judge(host: Host, ask: Ask, rule: Rule, accepts: Sequence[Accept]) -> CheckResult:
+    skip = next((skip for need in rule.needs if (skip := need(host, ask)) is not None), None)
+    if skip is not None:
+        return _result(rule, "skip", skip=skip)
+    try:
+        yielded = tuple(rule.function(host, ask))
+    except Exception as error:  # noqa: BLE001  one broken check must not cost the others
+        return _result(rule, "error", reason=f"{type(error).__name__}: {error}")
+    findings = tuple(item for item in yielded if isinstance(item, Finding))
+    accepted = tuple(f for f in findings if any(_accepts(a, rule.id, f) for a in accepts))
+    open_ = tuple(f for f in findings if f not in accepted)
+    if open_:
+        return _result(rule, "fail", findings=open_, accepted=accepted)
+    skipped = next((item for item in yielded if isinstance(item, Skip)), None)
+    if skipped is not None and not accepted:
+        return _result(rule, "skip", skip=skipped)
+    return _result(rule, "pass", accepted=accepted)
+
+
+def _result(
+    rule: Rule,
+    status: Literal["pass", "fail", "skip", "error"],
+    *,
+    skip: Skip | None = None,
+    reason: str | None = None,
+    findings: tuple[Finding, ...] = (),
+    accepted: tuple[Finding, ...] = (),
+) -> CheckResult:
+    return CheckResult(
+        id=rule.id,
+        name=rule.name,
+        severity=rule.severity,
+        status=status,
+        skip_kind=skip.kind if skip else None,
+        reason=skip.reason if skip else reason,
+        findings=findings,
+        accepted=accepted,
+    )
+
+
+def _accepts(accept: Accept, id: str, finding: Finding) -> bool:
+    """Tell whether an acceptance covers a finding: its whole subject, or every one of the subjects listed."""
+    if accept.id.upper() != id:
+        return False
+    subjects = [subject.strip() for subject in finding.subject.split(",")]
+    return fnmatchcase(finding.subject, accept.subject) or all(fnmatchcase(s, accept.subject) for s in subjects)
+
+
+def _status(results: Sequence[CheckResult], unknown: str | None, fail_on: Severity) -> Status:
+    """Return the worst that counts: critical, warning, unknown, ok. Info counts (as a warning) only when asked."""
+    counted = SEVERITIES[SEVERITIES.index(fail_on) :]
+    seen = {finding.severity for result in results for finding in result.findings} & set(counted)
+    if "critical" in seen:
+        return "critical"
+    if seen:
+        return "warning"
+    return "unknown" if unknown else "ok"

@@ -1,0 +1,1 @@
+"""Pure functions from a Host or a Report to text."""

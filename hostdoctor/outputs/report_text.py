@@ -1,0 +1,109 @@
+"""The verdict for a person at a terminal: at most 25 lines and five actions on the first screen."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from hostdoctor.diagnosis.report import SEVERITIES, CheckResult, Finding, Report
+from hostdoctor.outputs.style import Style
+from hostdoctor.outputs.words import host_words, plural, printable
+
+MAX_ACTIONS = 5
+MAX_INFO_LINES = 5
+
+
+def render_report(report: Report, style: Style, *, show_all: bool = False) -> str:
+    """Return the report as text; ``show_all`` adds every finding, its evidence, passes, skips and acceptances."""
+    lines = [_headline(report, style)]
+    if report.unknown:
+        lines.append(style.wrap(f"Not known: {printable(report.unknown)}.", "  ", "  "))
+    found = findings_by_severity(report)
+    acted = [item for item in found if item[1].severity != "info"]
+    info = [item for item in found if item[1].severity == "info"]
+    shown = acted if show_all else acted[:MAX_ACTIONS]
+    for result, finding in shown:
+        lines += _finding(result, finding, style, show_all=show_all)
+    if len(acted) > len(shown):
+        lines.append(f"  and {plural(len(acted) - len(shown), 'more finding')}: --all shows them")
+    lines += _info(info, style, show_all=show_all)
+    lines += _tail(report, style, show_all=show_all)
+    return "\n".join(lines) + "\n"
+
+
+def findings_by_severity(report: Report) -> list[tuple[CheckResult, Finding]]:
+    """Return every open finding with its check, the worst first, else in order of id."""
+    pairs = [(result, finding) for result in report.results for finding in result.findings]
+    return sorted(pairs, key=lambda pair: -SEVERITIES.index(pair[1].severity))
+
+
+def summary(report: Report) -> str:
+    """Return what was looked at: ``8 GPUs, 2 NUMA nodes, 10 NICs, 8 NVMe drives``."""
+    host = report.host
+    parts = [plural(len(host.gpus), "GPU"), plural(len(host.numa_nodes), "NUMA node")]
+    parts += [plural(len(host.nics), "NIC"), plural(len(host.nvme), "NVMe drive")]
+    return ", ".join(parts)
+
+
+def _headline(report: Report, style: Style) -> str:
+    word = style.paint(report.status.upper(), report.status)
+    return f"{word}  {host_words(report.host.system.hostname)}: {summary(report)}"
+
+
+def _finding(result: CheckResult, finding: Finding, style: Style, *, show_all: bool) -> Iterator[str]:
+    mark = style.paint(finding.severity.upper(), finding.severity)
+    text = f"{result.id} {result.name}: {printable(finding.message)}"
+    yield style.wrap(text, f"  {mark} ", "    ")
+    yield style.wrap(f"do: {printable(finding.remedy.text)}", "    ", "        ")
+    if show_all:
+        yield from _details(finding, style)
+
+
+def _details(finding: Finding, style: Style) -> Iterator[str]:
+    yield style.wrap(f"subject: {printable(finding.subject)}", "    ", "        ")
+    for seen in finding.evidence:
+        yield style.wrap(f"seen: {printable(seen.source)} = {printable(seen.value)}", "    ", "        ")
+    yield style.wrap(f"effect: {printable(finding.effect)}", "    ", "        ")
+    remedy = finding.remedy
+    yield f"    risk: {remedy.risk}, scope: {remedy.scope}"
+    for name, text in (("undo", remedy.undo), ("verify", remedy.verify)):
+        if text:
+            yield style.wrap(f"{name}: {printable(text)}", "    ", "        ")
+
+
+def _info(info: list[tuple[CheckResult, Finding]], style: Style, *, show_all: bool) -> Iterator[str]:
+    shown = info if show_all else info[:MAX_INFO_LINES]
+    for result, finding in shown:
+        if show_all:
+            yield from _finding(result, finding, style, show_all=True)
+        else:
+            text = f"{result.id} {result.name}: {printable(finding.message)}"
+            yield style.wrap(text, f"  {style.paint('info', 'info')} ", "    ")
+    if len(info) > len(shown):
+        yield f"  and {len(info) - len(shown)} more at info: --all shows them"
+
+
+def _tail(report: Report, style: Style, *, show_all: bool) -> Iterator[str]:
+    counts = Counter(result.status for result in report.results)
+    accepted = sum(len(result.accepted) for result in report.results)
+    parts = [f"{counts['pass']} checks passed", f"{counts['skip']} could not be judged"]
+    parts += [f"{plural(accepted, 'finding')} accepted"] if accepted else []
+    parts += [f"{counts['error']} FAILED TO RUN"] if counts["error"] else []
+    hint = "" if show_all else " (--all shows why; `hostdoctor explain ID` explains one)"
+    yield style.paint(", ".join(parts) + hint, "dim")
+    for result in report.results:
+        if result.status == "error":
+            yield style.wrap(f"{result.id} {result.name} failed to run: {printable(result.reason or '')}", "  ", "    ")
+    if show_all:
+        yield from _everything_else(report, style)
+
+
+def _everything_else(report: Report, style: Style) -> Iterator[str]:
+    for result in report.results:
+        if result.status == "skip":
+            text = f"skipped {result.id} {result.name}: {printable(result.reason or '')} ({result.skip_kind})"
+            yield style.wrap(text, "  ", "    ")
+        elif result.status == "pass" and not result.accepted:
+            yield f"  passed {result.id} {result.name}"
+        for finding in result.accepted:
+            yield style.wrap(f"accepted {result.id} {result.name}: {printable(finding.message)}", "  ", "    ")
+    for gap in report.host.gaps:
+        yield style.wrap(f"not known: {gap.fact} ({printable(gap.source)}: {printable(gap.reason)})", "  ", "    ")

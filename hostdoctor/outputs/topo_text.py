@@ -1,0 +1,204 @@
+"""The map as a tree that a person reads at a glance: node, root complex, bridges, then GPUs, NICs and NVMe drives."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from hostdoctor.facts import Gpu, Host, Link, Nic, NumaNode, NvmeController, PciDevice
+from hostdoctor.outputs.style import Style
+from hostdoctor.outputs.words import gib, host_words, link_words, plural, printable
+
+MAX_GAPS = 3
+
+
+class Leaf(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU, NIC or drive in the tree."""
+
+    label: str
+    text: str
+    nodes: tuple[int, ...]
+    root_complex: str | None
+    upstream: tuple[str, ...]
+    link: Link
+
+
+class Branch(msgspec.Struct, kw_only=True):
+    """A bridge (or a root complex, whose address is no function's) with what hangs below it."""
+
+    address: str
+    branches: dict[str, "Branch"] = msgspec.field(default_factory=dict)
+    leaves: list[Leaf] = msgspec.field(default_factory=list)
+
+
+def render_topo(host: Host, style: Style) -> str:
+    """Return the tree, the paths in short, and what is not known."""
+    devices = {device.bdf: device for device in host.pci_devices}
+    leaves = _leaves(host)
+    lines = [_headline(host, style)]
+    for node in host.numa_nodes:
+        lines.append(_node_line(node, style))
+        lines += _trees([leaf for leaf in leaves if leaf.nodes == (node.id,)], devices, style)
+    known = {(node.id,) for node in host.numa_nodes}
+    groups = sorted({leaf.nodes for leaf in leaves} - known)
+    for nodes in groups:
+        lines.append(style.paint(_group_title(nodes, host), "bold"))
+        lines += _trees([leaf for leaf in leaves if leaf.nodes == nodes], devices, style)
+    lines += _paths(host)
+    lines += _unknowns(host)
+    return "\n".join(lines) + "\n"
+
+
+def _headline(host: Host, style: Style) -> str:
+    system = host.system
+    parts = [plural(len(host.numa_nodes), "NUMA node"), plural(len(host.gpus), "GPU")]
+    parts += [plural(len(host.nics), "NIC"), plural(len(host.nvme), "NVMe drive")]
+    parts += [f"under {printable(system.virtualization)}"] if system.virtualization else []
+    parts += [f"driver {printable(system.nvidia_driver)}"] if system.nvidia_driver else []
+    return style.paint(host_words(system.hostname), "bold") + ": " + ", ".join(parts)
+
+
+def _node_line(node: NumaNode, style: Style) -> str:
+    title = style.paint(f"NUMA node {node.id}", "bold")
+    package = "" if node.package is None else f" (package {node.package})"
+    cpus = "CPUs not told" if node.cpus is None else f"CPUs {node.cpus}" if node.cpus else "no CPUs"
+    kind = f", {node.kind}" if node.kind in ("gpu-memory", "memory-only", "empty") else ""
+    distances = ", ".join(f"{other}:{distance}" for other, distance in node.distances.items() if other != str(node.id))
+    far = f", distance to {distances}" if distances and len(node.distances) <= 8 else ""
+    return f"{title}{package}: {cpus}, {gib(node.memory_bytes)}{kind}{far}"
+
+
+def _group_title(nodes: tuple[int, ...], host: Host) -> str:
+    if nodes:
+        return f"Near nodes {','.join(str(node) for node in nodes)}"
+    return "Devices whose NUMA node is not known" if len(host.numa_nodes) != 1 else "Devices on no told node"
+
+
+def _leaves(host: Host) -> list[Leaf]:
+    return [
+        *(_gpu_leaf(gpu) for gpu in host.gpus),
+        *(_nic_leaf(nic) for nic in host.nics),
+        *(_nvme_leaf(drive) for drive in host.nvme),
+    ]
+
+
+def _gpu_leaf(gpu: Gpu) -> Leaf:
+    label = "GPU" if gpu.index is None else f"GPU{gpu.index}"
+    notes = " (not visible to you)" if gpu.visible is False else ""
+    memory = "" if gpu.memory_numa_node is None else f", its memory is node {gpu.memory_numa_node}"
+    return _leaf(label, f"{printable(gpu.name or 'name not told')}{memory}{notes}", gpu, gpu.numa_nodes)
+
+
+def _nic_leaf(nic: Nic) -> Leaf:
+    names = [name for name in (nic.label, nic.name) if name] or ["NIC"]
+    netdevs = f" ({', '.join(nic.netdevs)})" if nic.netdevs and nic.netdevs != (nic.name,) else ""
+    return _leaf(" ".join(dict.fromkeys(names)), f"NIC{netdevs}", nic, _nodes(nic.numa_node))
+
+
+def _nvme_leaf(drive: NvmeController) -> Leaf:
+    return _leaf(drive.name or "NVMe", printable(drive.model or "model not told"), drive, _nodes(drive.numa_node))
+
+
+def _leaf(label: str, text: str, device: Gpu | Nic | NvmeController, nodes: tuple[int, ...]) -> Leaf:
+    address = device.bdf or "PCI address not told"
+    return Leaf(
+        label=label,
+        text=f"{text}, {address}",
+        nodes=nodes,
+        root_complex=device.root_complex,
+        upstream=device.upstream,
+        link=device.link,
+    )
+
+
+def _nodes(node: int | None) -> tuple[int, ...]:
+    return () if node is None else (node,)
+
+
+def _trees(leaves: list[Leaf], devices: dict[str, PciDevice], style: Style) -> Iterator[str]:
+    roots: dict[str, Branch] = {}
+    loose = [leaf for leaf in leaves if leaf.root_complex is None]
+    for leaf in leaves:
+        if leaf.root_complex is None:
+            continue
+        branch = roots.setdefault(leaf.root_complex, Branch(address=leaf.root_complex))
+        for bridge in leaf.upstream:
+            branch = branch.branches.setdefault(bridge, Branch(address=bridge))
+        branch.leaves.append(leaf)
+    for position, root in enumerate(sorted(roots.values(), key=lambda root: root.address), start=1):
+        last = position == len(roots) and not loose
+        yield f"{'└─' if last else '├─'} root complex {root.address}"
+        yield from _below(root, devices, style, "   " if last else "│  ")
+    for position, leaf in enumerate(loose, start=1):
+        yield f"{'└─' if position == len(loose) else '├─'} {_leaf_line(leaf, style)}"
+
+
+def _below(branch: Branch, devices: dict[str, PciDevice], style: Style, indent: str) -> Iterator[str]:
+    children: list[Branch | Leaf] = [*branch.leaves, *branch.branches.values()]
+    for position, child in enumerate(children, start=1):
+        last = position == len(children)
+        start, under = (f"{indent}└─ ", f"{indent}   ") if last else (f"{indent}├─ ", f"{indent}│  ")
+        if isinstance(child, Leaf):
+            yield start + _leaf_line(child, style)
+            continue
+        hops, end = _straight(child)
+        alone = end.leaves[0] if len(end.leaves) == 1 and not end.branches else None
+        if alone is not None:
+            yield f"{start}{_leaf_line(alone, style)}, behind {_hops(hops, devices)}"
+        else:
+            yield f"{start}{_hops(hops, devices)}{style.paint(_sharing(end), 'warning')}"
+            yield from _below(end, devices, style, under)
+
+
+def _straight(branch: Branch) -> tuple[list[str], Branch]:
+    """Follow bridges with a single child: they are one line of the tree."""
+    hops = [branch.address]
+    while not branch.leaves and len(branch.branches) == 1:
+        branch = next(iter(branch.branches.values()))
+        hops.append(branch.address)
+    return hops, branch
+
+
+def _hops(hops: list[str], devices: dict[str, PciDevice]) -> str:
+    words = link_words(devices[hops[0]].link) if hops[0] in devices else ""
+    return f"{' > '.join(hops)}{f' [{words}]' if words else ''}"
+
+
+def _sharing(branch: Branch) -> str:
+    labels = _labels(branch)
+    return f"  shared by {', '.join(labels)}" if len(labels) > 1 else ""
+
+
+def _labels(branch: Branch) -> list[str]:
+    below = [label for child in branch.branches.values() for label in _labels(child)]
+    return [leaf.label for leaf in branch.leaves] + below
+
+
+def _leaf_line(leaf: Leaf, style: Style) -> str:
+    words = link_words(leaf.link)
+    return f"{style.paint(leaf.label, 'bold')} {leaf.text}{f' [{words}]' if words else ''}"
+
+
+def _paths(host: Host) -> Iterator[str]:
+    """Yield one line for GPU pairs and one for each GPU's nearest NICs."""
+    labels = {f"GPU{gpu.index}" for gpu in host.gpus}
+    pairs = Counter(path.kind for path in host.paths if path.a in labels and path.b in labels)
+    if pairs:
+        yield "GPU to GPU: " + ", ".join(f"{kind} ({plural(count, 'pair')})" for kind, count in pairs.most_common())
+    near: dict[str, list[str]] = {}
+    for path in host.paths:
+        if path.kind in ("PIX", "PXB") and (path.a in labels) != (path.b in labels):
+            gpu, nic = (path.a, path.b) if path.a in labels else (path.b, path.a)
+            near.setdefault(gpu, []).append(f"{nic} {path.kind}")
+    if near:
+        yield "NICs below the same switch: " + "; ".join(f"{gpu}: {', '.join(nics)}" for gpu, nics in near.items())
+
+
+def _unknowns(host: Host) -> Iterator[str]:
+    for disagreement in host.disagreements:
+        told = ", ".join(f"{printable(source)} says {value}" for source, value in disagreement.values.items())
+        yield f"Sources differ on {disagreement.fact}: {told}"
+    for gap in host.gaps[:MAX_GAPS]:
+        yield f"Not known: {gap.fact} ({printable(gap.source)}: {printable(gap.reason)})"
+    if len(host.gaps) > MAX_GAPS:
+        yield f"Not known: {len(host.gaps) - MAX_GAPS} more facts (--format json lists them under gaps)"

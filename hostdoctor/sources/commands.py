@@ -1,0 +1,117 @@
+"""Running external commands: argument lists, LC_ALL=C, one deadline, bounded output, side by side, never waited for."""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess  # noqa: TID251  the one module that may
+import threading
+import time
+from collections.abc import Mapping
+
+from hostdoctor.facts import Fact, GapKind
+
+MAX_OUTPUT_BYTES = 32 << 20
+GRACE_S = 0.2  # for a killed child to be reaped; one in D state is left behind
+LINGER_S = 0.25  # for output that a child's own children may still write
+
+
+class Completed(Fact, frozen=True, kw_only=True):
+    """How a command ended. ``text`` is its standard output, possibly partial; ``reason`` is None when it succeeded."""
+
+    text: str = ""
+    reason: str | None = None
+    kind: GapKind = "error"
+
+
+class Running:
+    """A command started in the background; :meth:`wait` gives its outcome, at the deadline at the latest."""
+
+    def __init__(self, argv: tuple[str, ...], deadline: float, environment: Mapping[str, str]) -> None:
+        self._argv = argv
+        self._deadline = deadline
+        self._outcome = Completed(reason="did not answer in time", kind="timeout")
+        self._environment = dict(environment) | {"LC_ALL": "C", "LANGUAGE": "C"}
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> Completed:
+        """Return how it ended; after the deadline the command is killed and the answer is a timeout."""
+        self._thread.join(max(0.0, self._deadline - time.monotonic()) + 2 * GRACE_S)
+        return self._outcome
+
+    def _work(self) -> None:
+        try:
+            process = subprocess.Popen(
+                self._argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environment,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            self._outcome = Completed(reason=f"{self._argv[0]}: command not found", kind="missing")
+            return
+        except OSError as error:
+            self._outcome = Completed(reason=f"{self._argv[0]}: {os.strerror(error.errno or 0).lower()}", kind="denied")
+            return
+        out, err, complete = _collect(process, self._deadline)
+        status = _finish(process, self._deadline if complete else 0.0)
+        self._outcome = _outcome(out, err, status if complete else None, self._deadline)
+
+
+def _collect(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes, bool]:
+    """Read both pipes to their ends; the last value is False when the deadline or the size limit cut it short."""
+    buffers: dict[int, list[bytes]] = {}
+    size = 0
+    with selectors.DefaultSelector() as selector:
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            buffers[pipe.fileno()] = []
+            selector.register(pipe, selectors.EVENT_READ)
+        out_fd, err_fd = buffers
+        while selector.get_map():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or size > MAX_OUTPUT_BYTES:
+                break
+            events = selector.select(min(remaining, LINGER_S))
+            if not events and process.poll() is not None:
+                return b"".join(buffers[out_fd]), b"".join(buffers[err_fd]), True
+            for key, _ in events:
+                data = os.read(key.fd, 1 << 16)
+                size += len(data)
+                buffers[key.fd].append(data)
+                if not data:
+                    selector.unregister(key.fileobj)
+        complete = not selector.get_map()
+    return b"".join(buffers[out_fd]), b"".join(buffers[err_fd]), complete
+
+
+def _finish(process: "subprocess.Popen[bytes]", deadline: float) -> int | None:
+    """Return the exit status; kill the process and its group when it has not ended by the deadline."""
+    try:
+        return process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+        return None
+    finally:
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _outcome(out: bytes, err: bytes, status: int | None, deadline: float) -> Completed:
+    text = out.decode("utf-8", "replace")
+    if status == 0:
+        return Completed(text=text)
+    if status is None:
+        late = time.monotonic() >= deadline
+        reason = "did not answer in time" if late else f"printed more than {MAX_OUTPUT_BYTES >> 20} MiB"
+        return Completed(text=text, reason=reason, kind="timeout" if late else "error")
+    said = err.decode("utf-8", "replace").strip() or text.strip()
+    first = said.splitlines()[0][:200] if said else "no message"
+    return Completed(text=text, reason=f"exit status {status}: {first}", kind="error")

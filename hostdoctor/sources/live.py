@@ -1,0 +1,66 @@
+"""The live host: the machine that this process runs on, now."""
+
+import os
+import time
+from collections.abc import Iterable
+
+from hostdoctor.facts import GapKind
+from hostdoctor.sources.base import Command, NvmlOutput, Output
+from hostdoctor.sources.commands import Completed, Running
+from hostdoctor.sources.nvml import nvml_output, start_nvml
+from hostdoctor.sources.tree import DiskTree
+
+
+class LiveSource:
+    """Evidence from the running host: its files, its commands, its driver; everything before one deadline."""
+
+    is_live = True
+    label = "this host"
+
+    def __init__(self, timeout_s: float) -> None:
+        self._tree = DiskTree("/")
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        self._running: dict[Command, Running] = {}
+        self._nvml = start_nvml(timeout_s)
+
+    def read(self, path: str) -> str | None:
+        """Return a file's text, or None."""
+        return self._tree.read(path)
+
+    def why_unreadable(self, path: str) -> tuple[GapKind, str]:
+        """Say why :meth:`read` gave None."""
+        return self._tree.why_unreadable(path)
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        """Return a directory's names, sorted."""
+        return self._tree.listdir(path)
+
+    def readlink(self, path: str) -> str | None:
+        """Return a link's target as an absolute path, or None."""
+        return self._tree.readlink(path)
+
+    def prefetch(self, commands: Iterable[Command]) -> None:
+        """Start the commands side by side."""
+        for command in commands:
+            if command not in self._running:
+                self._running[command] = Running(command.argv, self._deadline, os.environ)
+
+    def run(self, command: Command) -> tuple[Output, ...]:
+        """Return the command's output, or why there is none."""
+        self.prefetch((command,))
+        completed: Completed = self._running[command].wait()
+        if completed.reason is None:
+            return (Output(source=command.label, text=completed.text),)
+        reason = completed.reason
+        if completed.kind == "timeout":
+            reason = f"did not answer within {self._timeout_s:g} s"
+        return (Output(source=command.label, reason=reason, kind=completed.kind),)
+
+    def environ(self, name: str) -> str | None:
+        """Return an environment variable of this process."""
+        return os.environ.get(name)
+
+    def nvml(self) -> NvmlOutput:
+        """Return what NVML says."""
+        return nvml_output(self._nvml.wait())

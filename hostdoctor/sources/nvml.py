@@ -1,0 +1,55 @@
+"""Asking NVML through a child process, and putting its lines together."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hostdoctor.sources.base import NvmlOutput
+from hostdoctor.sources.commands import Completed, Running
+
+CHILD = Path(__file__).with_name("nvml_child.py")
+
+
+def start_nvml(timeout_s: float) -> Running:
+    """Start the reader; :func:`nvml_output` takes what it returns."""
+    return Running((sys.executable, str(CHILD)), time.monotonic() + timeout_s, os.environ)
+
+
+def nvml_output(completed: Completed) -> NvmlOutput:
+    """Return the document that the child's lines make, or why there is none.
+
+    Lines that came before a timeout are kept: the GPUs that did answer stay known.
+    """
+    document: dict[str, Any] = {"gpus": []}
+    failure: NvmlOutput | None = None
+    for part in _parts(completed.text):
+        if "gpu" in part:
+            document["gpus"].append(part["gpu"])
+        elif "state" in part:
+            failure = msgspec.convert(part, NvmlOutput)
+        else:
+            document.update(part)
+    answered = document if "count" in document else None
+    if failure is not None:
+        return NvmlOutput(document=answered, state=failure.state, reason=failure.reason)
+    if "end" in document:
+        return NvmlOutput(document=answered, state="ok")
+    if completed.kind == "timeout":
+        return NvmlOutput(document=answered, state="timeout", reason=completed.reason)
+    return NvmlOutput(document=answered, state="error", reason=completed.reason)
+
+
+def _parts(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects, line by line; a line that was cut short is dropped."""
+    for line in text.splitlines():
+        try:
+            part = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            continue
+        if isinstance(part, dict):
+            yield part

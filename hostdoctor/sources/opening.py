@@ -1,0 +1,68 @@
+"""From what ``--from`` names to a source: a folder or archive that holds a root, or loose texts, told by content."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hostdoctor.errors import SourceError, UsageError
+from hostdoctor.sources.base import Source
+from hostdoctor.sources.combined import CombinedSource
+from hostdoctor.sources.root import RootSource
+from hostdoctor.sources.tree import DiskTree
+
+MARKERS = ("sys/devices", "sys/bus", "sys/class", "proc/cpuinfo", "proc/meminfo", "proc/interrupts", "sos_commands")
+
+
+def open_source(names: Sequence[str]) -> Source:
+    """Return one source for everything that was named.
+
+    Raises UsageError for what does not exist, SourceError for what cannot be read or holds nothing known.
+    """
+    sources = [_open(name) for name in names]
+    return sources[0] if len(sources) == 1 else CombinedSource(sources)
+
+
+def _open(name: str) -> Source:
+    path = Path(name)
+    if name != "-" and not path.exists():
+        raise UsageError(f"{name}: no such file or directory")
+    if name != "-" and path.is_dir():
+        return RootSource(DiskTree(str(_root_of(path))), name)
+    if name != "-" and path.is_file() and _is_archive(path):
+        from hostdoctor.sources.archive import read_archive
+
+        return _known(RootSource(read_archive(path), name))
+    from hostdoctor.sources.texts import TextSource, read_text_file
+
+    return TextSource(((name, read_text_file("-" if name == "-" else path)),))
+
+
+def _root_of(folder: Path) -> Path:
+    """Return the folder, or the only folder in it, that holds a root; raise SourceError when there is none."""
+    try:
+        candidates = [
+            folder,
+            *(entry for entry in sorted(folder.iterdir()) if entry.is_dir() and not entry.is_symlink()),
+        ]
+    except OSError as error:
+        raise SourceError(f"{folder}: {error.strerror}") from error
+    roots = [c for c in candidates if any((c / marker).exists() for marker in MARKERS)]
+    if not roots or (roots[0] != folder and len(roots) > 1):
+        what = "several hosts in one folder" if roots else "nothing known in this folder (no sys/ or proc/)"
+        raise SourceError(f"{folder}: {what}")
+    return roots[0]
+
+
+def _known(source: RootSource) -> RootSource:
+    if not any(source.listdir("/" + marker.partition("/")[0]) for marker in MARKERS):
+        raise SourceError(f"{source.label}: nothing known in this archive (no sys/ or proc/)")
+    return source
+
+
+def _is_archive(path: Path) -> bool:
+    from hostdoctor.sources.archive import is_archive
+
+    try:
+        with path.open("rb") as stream:
+            return is_archive(stream.read(512))
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from error

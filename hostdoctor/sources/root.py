@@ -1,0 +1,73 @@
+"""A host as a file tree: any folder or archive that holds ``sys/`` and ``proc/``, with command outputs beside them."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from hostdoctor.facts import GapKind
+from hostdoctor.sources.base import Command, NvmlOutput, Output, TextKind
+from hostdoctor.sources.tree import Tree, glob
+
+NVML_PATH = "/hostdoctor/nvml.json"
+
+# sosreport's naming: the command with odd characters as "_"; options vary between its versions.
+SOS_NAMES: dict[TextKind, tuple[str, ...]] = {
+    "topo-matrix": ("nvidia-smi_topo_-m*",),
+    "numactl": ("numactl_--hardware*", "numactl_-H*"),
+    "lspci": ("lspci_-[Dnvkx]*",),
+    "lspci-tree": ("lspci_-t*", "lspci_-nntv*", "lspci_-nnt*"),
+    "lscpu": ("lscpu*",),
+    "nvme-list": ("nvme_list", "nvme_list_-o_json*", "nvme_list_-v*"),
+}
+
+
+class RootSource:
+    """Evidence from a file tree that is not this machine."""
+
+    is_live = False
+
+    def __init__(self, tree: Tree, label: str) -> None:
+        self._tree = tree
+        self.label = label
+
+    def read(self, path: str) -> str | None:
+        """Return a file's text, or None."""
+        return self._tree.read(path)
+
+    def why_unreadable(self, path: str) -> tuple[GapKind, str]:
+        """Say why :meth:`read` gave None."""
+        return self._tree.why_unreadable(path)
+
+    def listdir(self, path: str) -> tuple[str, ...]:
+        """Return a directory's names, sorted."""
+        return self._tree.listdir(path)
+
+    def readlink(self, path: str) -> str | None:
+        """Return a link's target as an absolute path of that host, or None."""
+        return self._tree.readlink(path)
+
+    def run(self, command: Command) -> tuple[Output, ...]:
+        """Return the outputs of this command that the tree holds under sosreport's names."""
+        paths = (p for name in SOS_NAMES.get(command.kind, ()) for p in glob(self._tree, f"/sos_commands/*/{name}"))
+        return tuple(
+            Output(source=f"{self.label}:{path.lstrip('/')}", text=text)
+            for path in dict.fromkeys(paths)
+            if (text := self._tree.read(path))
+        )
+
+    def prefetch(self, commands: Iterable[Command]) -> None:
+        """Do nothing: everything is there already."""
+
+    def environ(self, name: str) -> str | None:  # noqa: ARG002  a file tree has no caller
+        """Return None: a capture tells no environment."""
+        return None
+
+    def nvml(self) -> NvmlOutput:
+        """Return what NVML said when the host was captured."""
+        text = self._tree.read(NVML_PATH)
+        if text is None:
+            return NvmlOutput(reason="not captured")
+        try:
+            return msgspec.json.decode(text, type=NvmlOutput)
+        except msgspec.DecodeError as error:
+            return NvmlOutput(reason=f"{NVML_PATH}: {error}")

@@ -1,0 +1,39 @@
+"""Which PCI functions are GPUs: by class and vendor, or by product name where a text prints no class."""
+
+import re
+
+from hostdoctor.facts import PciDevice
+
+NVIDIA = "10de"
+_VGA_VENDORS = {NVIDIA, "1002", "8086"}
+# Management controllers and virtual displays: ASPEED, Matrox, Cirrus, Bochs/QEMU, virtio, VMware, Hyper-V.
+_NEVER = {"1a03", "102b", "1013", "1234", "1af4", "15ad", "1414"}
+_ACCELERATOR_CLASSES = ("0302", "0380", "1200")
+_PRODUCT = re.compile(
+    r"\b(?:GeForce|Quadro|Tesla|RTX|GTX|TITAN|GRID|NVS|[ABHLVPTK]\d{1,3}[A-Z]{0,2}|[GB]{1,2}\d00|GB10|Jetson|CMP)\b"
+)
+_NOT_A_GPU = re.compile(r"audio|usb|ucsi|type-c|nvswitch|bridge|switch|ethernet|network|infiniband|mellanox|connectx|"
+                        r"bluefield|memory controller|smbus|i2c|sata|host|nvlink", re.IGNORECASE)  # fmt: skip
+
+
+def is_gpu(device: PciDevice) -> bool:
+    """Tell whether a function is a GPU (design: classes 0302, 0380, 1200; 0300 from NVIDIA, AMD and Intel)."""
+    if device.vendor_id in _NEVER:
+        return False
+    code = (device.class_code or "")[:4]
+    if code:
+        return code in _ACCELERATOR_CLASSES or (code == "0300" and device.vendor_id in _VGA_VENDORS)
+    return _named_nvidia_gpu(device)
+
+
+def is_nvidia(device: PciDevice) -> bool:
+    """Tell whether a function is NVIDIA's, by id or else by name."""
+    if device.vendor_id is not None:
+        return device.vendor_id == NVIDIA
+    return (device.name or "").startswith("NVIDIA")
+
+
+def _named_nvidia_gpu(device: PciDevice) -> bool:
+    """Tell a GPU by its product name alone; doubtful ones stay plain PCI functions."""
+    name = device.name or ""
+    return is_nvidia(device) and not _NOT_A_GPU.search(name) and bool(_PRODUCT.search(name))

@@ -1,0 +1,249 @@
+"""GPUs as PCI, NVML, ``nvidia-smi topo -m`` and pasted environments tell them, joined by address and index."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hostdoctor.facts import Allowed, Gpu, Link, NumaNode, PciDevice
+from hostdoctor.parsers.bdf import canonical_bdf
+from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
+from hostdoctor.sources.base import NvmlOutput, Source
+from hostdoctor.survey.gpu_class import is_gpu, is_nvidia
+from hostdoctor.survey.notes import Notes
+from hostdoctor.survey.pci import device_path
+from hostdoctor.survey.texts import Texts
+from hostdoctor.survey.values import ids, integer
+
+# NVML's PCIe generations as raw signalling rates.
+GENERATION_GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What one source says of where a GPU is. ``nodes`` () and ``cpus`` None: it does not say."""
+
+    nodes: tuple[int, ...] = ()
+    cpus: str | None = None
+    memory_node: int | None = None
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """A GPU on the way to its record: the record so far and what each source tells of its place."""
+
+    gpu: Gpu
+    told: dict[str, Told]
+    device: PciDevice | None = None
+
+
+def find_gpus(
+    source: Source, devices: tuple[PciDevice, ...], nvml: NvmlOutput, texts: Texts, notes: Notes
+) -> list[Seen]:
+    """Return every GPU once, in the driver's order where there is one, with what each source tells of it."""
+    seen = [_from_pci(source, device) for device in devices if is_gpu(device)]
+    nvml_gpus = [gpu for gpu in (nvml.document or {}).get("gpus", []) if isinstance(gpu, dict)]
+    if nvml_gpus:
+        seen = _join_nvml(seen, nvml_gpus, nvml, notes)
+    else:
+        _number_by_address(seen)
+    for matrix in texts.matrices[:1]:
+        notes.add(matrix.gaps)
+        seen = _join_matrix(seen, texts, notes)
+    for environment in texts.collect_envs:
+        seen = _join_names(seen, environment.gpu_names)
+    return sorted(seen, key=lambda s: (s.gpu.index is None, s.gpu.index or 0))
+
+
+def settle_gpus(seen: list[Seen], nodes: tuple[NumaNode, ...], allowed: Allowed, notes: Notes) -> tuple[Gpu, ...]:
+    """Return the GPUs with their nodes and CPUs decided; differing sources leave disagreements, silence leaves gaps."""
+    return tuple(_settle(s, position, nodes, allowed, notes) for position, s in enumerate(seen))
+
+
+def gpu_memory_nodes(seen: list[Seen], nodes: tuple[NumaNode, ...]) -> frozenset[int]:
+    """Return the nodes that GPUs' own memory forms: told by a driver, and without CPUs."""
+    with_cpus = {node.id for node in nodes if node.cpus}
+    told = {t.memory_node for s in seen for t in s.told.values() if t.memory_node is not None}
+    return frozenset(told - with_cpus)
+
+
+def _from_pci(source: Source, device: PciDevice) -> Seen:
+    base = device_path(source, device.bdf)
+    local = ids(source.read(f"{base}/local_cpulist")) if device.numa_node is not None else None
+    nodes = () if device.numa_node is None else (device.numa_node,)
+    gpu = Gpu(
+        name=_driver_name(source, device) or device.name,
+        bdf=device.bdf,
+        link=device.link,
+        root_complex=device.root_complex,
+        root_port=device.upstream[0] if device.upstream else None,
+        upstream=device.upstream,
+        driver=device.driver,
+    )
+    memory_node = _memory_node(source, device)
+    told = Told(nodes=nodes, cpus=format_cpulist(local) if local else None, memory_node=memory_node)
+    return Seen(gpu=gpu, told={"sysfs": told}, device=device)
+
+
+def _driver_name(source: Source, device: PciDevice) -> str | None:
+    """Return NVIDIA's name from ``/proc/driver/nvidia/gpus/<bdf>/information`` (``Model: …``)."""
+    text = source.read(f"/proc/driver/nvidia/gpus/{device.bdf}/information") or ""
+    names = (row.partition(":")[2].strip() for row in text.splitlines() if row.startswith("Model:"))
+    return next(names, None) or None
+
+
+def _memory_node(source: Source, device: PciDevice) -> int | None:
+    """Return the node of a GPU's own memory from ``/proc/driver/nvidia/gpus/<bdf>/numa_status`` (``Node: 2``)."""
+    text = source.read(f"/proc/driver/nvidia/gpus/{device.bdf}/numa_status") or ""
+    numbers = (integer(row.partition(":")[2]) for row in text.splitlines() if row.startswith("Node:"))
+    return next(numbers, None)
+
+
+def _number_by_address(seen: list[Seen]) -> None:
+    """Give the indices that the driver would, in order of address: to NVIDIA's where there are any, else to all."""
+    nvidia = [s for s in seen if s.device is not None and is_nvidia(s.device)]
+    for index, s in enumerate(nvidia or seen):
+        s.gpu = msgspec.structs.replace(s.gpu, index=index)
+
+
+def _join_nvml(seen: list[Seen], gpus: list[dict[str, Any]], nvml: NvmlOutput, notes: Notes) -> list[Seen]:
+    """Join by address; an NVIDIA GPU that a working driver does not list is one the caller may not use."""
+    by_bdf = {s.gpu.bdf: s for s in seen}
+    joined: list[Seen] = []
+    for told in gpus:
+        bdf = canonical_bdf(str(told.get("bdf") or ""))
+        known = by_bdf.pop(bdf, None) if bdf else None
+        joined.append(_with_nvml(known or Seen(gpu=Gpu(bdf=bdf), told={}), told, notes))
+    for s in by_bdf.values():
+        hidden = s.device is not None and is_nvidia(s.device) and nvml.state == "ok"
+        s.gpu = msgspec.structs.replace(s.gpu, visible=False if hidden else None)
+        joined.append(s)
+    return joined
+
+
+def _with_nvml(s: Seen, told: Mapping[str, Any], notes: Notes) -> Seen:
+    index = told.get("index")
+    for field, reason in (told.get("errors") or {}).items():
+        if field in ("handle", "name", "uuid", "bdf"):
+            notes.gap(f"gpus[{index}].{field}", "NVML", str(reason), "error")
+    link = told.get("link") or {}
+    gpu = msgspec.structs.replace(
+        s.gpu,
+        index=index,
+        visible=True,
+        name=told.get("name") or s.gpu.name,
+        uuid=told.get("uuid"),
+        c2c=told.get("c2c"),
+        mig=told.get("mig"),
+        memory_bytes=told.get("memory_bytes"),
+        link=s.gpu.link if s.gpu.link != Link() else _nvml_link(link),
+    )
+    cpus = frozenset(told.get("cpu_affinity") or ())
+    s.told["NVML"] = Told(
+        nodes=tuple(told.get("node_affinity") or ()),
+        cpus=format_cpulist(cpus) if cpus else None,
+        memory_node=told.get("memory_node"),
+    )
+    s.gpu = gpu
+    return s
+
+
+def _nvml_link(link: Mapping[str, Any]) -> Link:
+    return Link(
+        width_lanes=link.get("width_lanes") or None,
+        max_width_lanes=link.get("max_width_lanes") or None,
+        speed_gts=GENERATION_GTS.get(link.get("generation") or 0),
+        max_speed_gts=GENERATION_GTS.get(link.get("max_generation") or 0),
+    )
+
+
+def _join_matrix(seen: list[Seen], texts: Texts, notes: Notes) -> list[Seen]:
+    """Join by index; where the matrix and PCI count different GPUs and no driver numbers them, they stay apart."""
+    matrix = texts.matrices[0]
+    by_index = {s.gpu.index: s for s in seen if s.gpu.index is not None}
+    from_driver = any("NVML" in s.told for s in seen)
+    if by_index and not from_driver and len(by_index) != len(matrix.gpus):
+        reason = f"{len(by_index)} GPUs on PCI, {len(matrix.gpus)} in the matrix: which is which is not known"
+        notes.gap("gpus", "nvidia-smi topo -m", reason)
+        by_index = {}
+        seen = []
+    for row in matrix.gpus:
+        s = by_index.get(row.index)
+        if s is None:
+            s = Seen(gpu=Gpu(index=row.index), told={})
+            seen.append(s)
+        cpus = None if row.cpus_cut else row.cpus
+        s.told["nvidia-smi topo -m"] = Told(nodes=row.numa_nodes, cpus=cpus, memory_node=row.memory_numa_node)
+    return seen
+
+
+def _join_names(seen: list[Seen], names: tuple[tuple[int, str], ...]) -> list[Seen]:
+    by_index = {s.gpu.index: s for s in seen}
+    for index, name in names:
+        if index not in by_index:
+            by_index[index] = Seen(gpu=Gpu(index=index), told={})
+            seen.append(by_index[index])
+        s = by_index[index]
+        if s.gpu.name is None or "NVML" not in s.told:
+            s.gpu = msgspec.structs.replace(s.gpu, name=name)
+    return seen
+
+
+def _settle(s: Seen, position: int, nodes: tuple[NumaNode, ...], allowed: Allowed, notes: Notes) -> Gpu:
+    fact = f"gpus[{position}]"
+    with_cpus = {node.id: node for node in nodes if node.cpus}
+    near = _near_nodes(fact, s.told, frozenset(with_cpus), notes)
+    memory = [t.memory_node for t in s.told.values() if t.memory_node is not None and t.memory_node not in with_cpus]
+    cpus = _near_cpus(fact, s.told, nodes, allowed, notes)
+    if cpus is None and near and all(node in with_cpus for node in near):
+        cpus = format_cpulist(cpu for node in near for cpu in parse_cpulist(with_cpus[node].cpus or ""))
+    gpu = msgspec.structs.replace(
+        s.gpu,
+        numa_nodes=near,
+        numa_node=near[0] if len(near) == 1 else None,
+        cpus=cpus,
+        memory_numa_node=memory[0] if memory else None,
+    )
+    _note_unknown(fact, gpu, s.told, notes)
+    return gpu
+
+
+def _near_nodes(fact: str, told: Mapping[str, Told], cpu_nodes: frozenset[int], notes: Notes) -> tuple[int, ...]:
+    """Return the nodes near a GPU as the first source tells them.
+
+    A source that names every CPU node of several says no more than that it does not know which.
+    """
+    known = {source: _told_nodes(t, cpu_nodes) for source, t in told.items()}
+    known = {source: nodes for source, nodes in known.items() if nodes}
+    narrow = {s: nodes for s, nodes in known.items() if len(nodes) == 1 or not frozenset(nodes) >= cpu_nodes}
+    chosen = narrow or known
+    if len(set(chosen.values())) > 1:
+        shown = {source: nodes[0] if len(nodes) == 1 else format_cpulist(nodes) for source, nodes in chosen.items()}
+        notes.disagree(f"{fact}.numa_node", shown)
+    return next(iter(chosen.values()), ())
+
+
+def _told_nodes(told: Told, cpu_nodes: frozenset[int]) -> tuple[int, ...]:
+    """Return the near nodes; a driver's node id that has CPUs is the near node, not the GPU's own memory."""
+    if told.nodes:
+        return tuple(sorted(told.nodes))
+    return (told.memory_node,) if told.memory_node is not None and told.memory_node in cpu_nodes else ()
+
+
+def _near_cpus(
+    fact: str, told: Mapping[str, Told], nodes: tuple[NumaNode, ...], allowed: Allowed, notes: Notes
+) -> str | None:
+    """Return the first CPU list told; lists that differ on online and allowed CPUs are a disagreement."""
+    known = {source: t.cpus for source, t in told.items() if t.cpus}
+    online = frozenset(cpu for node in nodes for cpu in parse_cpulist(node.cpus or ""))
+    usable = online & (ids(allowed.cpus) or online)
+    sets = {source: parse_cpulist(cpus) & usable if usable else parse_cpulist(cpus) for source, cpus in known.items()}
+    narrow = {source: cpus for source, cpus in sets.items() if cpus != usable} if len(nodes) > 1 else sets
+    if len(set(narrow.values())) > 1:
+        notes.disagree(f"{fact}.cpus", {source: known[source] for source in narrow})
+    return next(iter(known.values()), None)
+
+
+def _note_unknown(fact: str, gpu: Gpu, told: Mapping[str, Told], notes: Notes) -> None:
+    if gpu.numa_nodes or any(gap.fact == f"{fact}.numa_node" for gap in notes.gaps):
+        return
+    reason = "the kernel was not told (-1)" if "sysfs" in told else "no source tells it"
+    notes.gap(f"{fact}.numa_node", next(iter(told), "nvidia-smi topo -m"), reason)

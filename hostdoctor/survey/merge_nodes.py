@@ -1,0 +1,88 @@
+"""NUMA nodes as sysfs, ``numactl`` and ``lscpu`` tell them, joined by id."""
+
+from collections.abc import Iterable, Mapping
+
+from hostdoctor.facts import NodeKind, NumaNode
+from hostdoctor.survey.notes import Notes
+from hostdoctor.survey.texts import Texts
+
+MIB = 1 << 20
+
+
+def merge_nodes(sysfs: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> tuple[NumaNode, ...]:
+    """Return one record a node id, ascending; the first source to tell a value gives it."""
+    told: list[tuple[str, dict[int, NumaNode]]] = [("sysfs", _by_id(sysfs))]
+    for hardware in texts.numactl:
+        nodes = (
+            NumaNode(id=n.id, cpus=n.cpus, memory_bytes=n.memory_bytes, free_bytes=n.free_bytes, distances=n.distances)
+            for n in hardware.nodes
+        )
+        told.append(("numactl --hardware", _by_id(nodes)))
+    told += [("lscpu", _by_id(NumaNode(id=n.id, cpus=n.cpus) for n in lscpu.nodes)) for lscpu in texts.lscpu]
+    ids = sorted({node for _, nodes in told for node in nodes})
+    merged = tuple(_merge(node, _of(node, told), notes) for node in ids)
+    if not sysfs and merged:
+        notes.gaps[:] = [gap for gap in notes.gaps if gap.fact != "numa_nodes"]
+    return merged
+
+
+def with_kinds(nodes: tuple[NumaNode, ...], gpu_memory: frozenset[int]) -> tuple[NumaNode, ...]:
+    """Return the nodes with their kinds; ``gpu_memory`` are the nodes that GPUs' own memory forms."""
+    import msgspec
+
+    return tuple(msgspec.structs.replace(node, kind=_kind(node, node.id in gpu_memory)) for node in nodes)
+
+
+def _kind(node: NumaNode, is_gpu_memory: bool) -> NodeKind | None:
+    if is_gpu_memory and not node.cpus:
+        return "gpu-memory"
+    if node.cpus is None or node.memory_bytes is None:
+        return None
+    if node.cpus:
+        return "cpu+memory" if node.memory_bytes else "cpu-only"
+    return "memory-only" if node.memory_bytes else "empty"
+
+
+def _merge(node: int, told: Mapping[str, NumaNode], notes: Notes) -> NumaNode:
+    fact = f"numa_nodes[{node}]"
+    sizes = {source: n.memory_bytes for source, n in told.items()}
+    return NumaNode(
+        id=node,
+        cpus=notes.pick(f"{fact}.cpus", {source: n.cpus for source, n in told.items()}),
+        memory_bytes=_memory(fact, sizes, notes),
+        free_bytes=next((n.free_bytes for n in told.values() if n.free_bytes is not None), None),
+        distances=_distances(fact, told, notes),
+        package=next((n.package for n in told.values() if n.package is not None), None),
+        hugepages=next((n.hugepages for n in told.values() if n.hugepages), ()),
+    )
+
+
+def _memory(fact: str, sizes: Mapping[str, int | None], notes: Notes) -> int | None:
+    """Return the first size told; numactl rounds down to MiB, so only larger differences count."""
+    known = {source: size for source, size in sizes.items() if size is not None}
+    first = next(iter(known.values()), None)
+    if first is not None and any(abs(size - first) > MIB for size in known.values()):
+        notes.disagree(f"{fact}.memory_bytes", known)
+    return first
+
+
+def _distances(fact: str, told: Mapping[str, NumaNode], notes: Notes) -> dict[str, int]:
+    known = {source: n.distances for source, n in told.items() if n.distances}
+    first = next(iter(known.values()), {})
+    if any(distances != first for distances in known.values()):
+        shown = {source: " ".join(f"{k}:{v}" for k, v in d.items()) for source, d in known.items()}
+        notes.disagree(f"{fact}.distances", shown)
+    return first
+
+
+def _by_id(nodes: Iterable[NumaNode]) -> dict[int, NumaNode]:
+    return {node.id: node for node in nodes}
+
+
+def _of(node: int, told: list[tuple[str, dict[int, NumaNode]]]) -> dict[str, NumaNode]:
+    """Return what each source says of one node; a second output of the same command counts under its number."""
+    found: dict[str, NumaNode] = {}
+    for source, nodes in told:
+        if node in nodes:
+            found[source if source not in found else f"{source} ({len(found) + 1})"] = nodes[node]
+    return found

@@ -1,0 +1,35 @@
+"""What a survey could not establish and where its sources differ, collected while the records are joined."""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from hostdoctor.facts import Disagreement, Gap, GapKind
+
+Value = TypeVar("Value", int, float, str)
+
+
+class Notes:
+    """The gaps and disagreements of one survey."""
+
+    def __init__(self) -> None:
+        self.gaps: list[Gap] = []
+        self.disagreements: list[Disagreement] = []
+
+    def gap(self, fact: str, source: str, reason: str, kind: GapKind = "not-told") -> None:
+        """Keep that a fact is not known."""
+        self.gaps.append(Gap(fact=fact, source=source, reason=reason, kind=kind))
+
+    def add(self, gaps: Iterable[Gap]) -> None:
+        """Keep gaps that a reader or parser noted."""
+        self.gaps.extend(gaps)
+
+    def pick(self, fact: str, told: Mapping[str, Value | None]) -> Value | None:
+        """Return the value of the first source that tells one; differing values are kept as a disagreement."""
+        known = {source: value for source, value in told.items() if value is not None}
+        if len(set(known.values())) > 1:
+            self.disagree(fact, known)
+        return next(iter(known.values()), None)
+
+    def disagree(self, fact: str, values: Mapping[str, int | float | str | None]) -> None:
+        """Keep that sources differ on a fact, with every value."""
+        self.disagreements.append(Disagreement(fact=fact, values=dict(values)))

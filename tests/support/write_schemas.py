@@ -1,0 +1,20 @@
+"""Writes the JSON Schemas that ship with the package: ``make schemas``."""
+
+from pathlib import Path
+
+from hostdoctor.diagnosis.report import Report
+from hostdoctor.facts import Host
+from hostdoctor.outputs.report_json import json_schema
+
+FOLDER = Path(__file__).parents[2] / "hostdoctor" / "schemas"
+DOCUMENTS: dict[str, type[Host] | type[Report]] = {"host.schema.json": Host, "report.schema.json": Report}
+
+
+def main() -> None:
+    """Write both schemas."""
+    for name, kind in DOCUMENTS.items():
+        (FOLDER / name).write_text(json_schema(kind), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
