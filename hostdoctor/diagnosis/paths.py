@@ -131,6 +131,11 @@ class Tree:
         function = self._functions.get(bdf)
         return function.link if function else Link()
 
+    def ids(self, bdf: str) -> tuple[str | None, str | None]:
+        """Return a function's vendor and device id."""
+        function = self._functions.get(bdf)
+        return (function.vendor_id, function.device_id) if function else (None, None)
+
     def link(self, device: Device) -> Link:
         """Return the device's own end of its link; the PCI record wins over the driver's word."""
         function = self.function(device.bdf)
@@ -175,7 +180,7 @@ class Tree:
     def _is_on_card(self, switch: str, device: str) -> bool:
         """Radeon, Instinct, Arc, BlueField and ConnectX-8 carry a switch: its upstream port is the card's edge."""
         vendor, own = self._vendor(switch), self._vendor(device)
-        return own is not None and (vendor == own or (own == "1002" and self._ids(switch) == ("1022", "1470")))
+        return own is not None and (vendor == own or (own == "1002" and self.ids(switch) == ("1022", "1470")))
 
     def _hop(self, port: str, end: str, device: Device) -> Hop:
         far = self.link(device) if end == device.bdf else self.link_at(end)
@@ -184,7 +189,7 @@ class Tree:
 
     def _is_amd_chipset(self, end: str) -> bool:
         """Desktop chipsets state x8 above the x4 that the socket has."""
-        vendor, device = self._ids(end)
+        vendor, device = self.ids(end)
         return vendor == "1022" and device is not None and (device == "57ad" or device.startswith("43"))
 
     def _is_split_intel_port(self, port: str) -> bool:
@@ -197,12 +202,8 @@ class Tree:
             and any((other.class_code or "").startswith("0604") for other in others)
         )
 
-    def _ids(self, bdf: str) -> tuple[str | None, str | None]:
-        function = self._functions.get(bdf)
-        return (function.vendor_id, function.device_id) if function else (None, None)
-
     def _vendor(self, bdf: str) -> str | None:
-        return self._ids(bdf)[0]
+        return self.ids(bdf)[0]
 
 
 def is_c2c(gpu: Gpu) -> bool:

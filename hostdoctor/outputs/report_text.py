@@ -7,26 +7,41 @@ from hostdoctor.diagnosis.report import SEVERITIES, CheckResult, Finding, Report
 from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import host_words, plural, printable
 
+FIRST_SCREEN_LINES = 25
 MAX_ACTIONS = 5
 MAX_INFO_LINES = 5
 
 
 def render_report(report: Report, style: Style, *, show_all: bool = False) -> str:
     """Return the report as text; ``show_all`` adds every finding, its evidence, passes, skips and acceptances."""
-    lines = [_headline(report, style)]
+    head = [_headline(report, style)]
     if report.unknown:
-        lines.append(style.wrap(f"Not known: {printable(report.unknown)}.", "  ", "  "))
+        head.append(style.wrap(f"Not known: {printable(report.unknown)}.", "  ", "  "))
     found = findings_by_severity(report)
-    acted = [item for item in found if item[1].severity != "info"]
-    info = [item for item in found if item[1].severity == "info"]
-    shown = acted if show_all else acted[:MAX_ACTIONS]
-    for result, finding in shown:
-        lines += _finding(result, finding, style, show_all=show_all)
-    if len(acted) > len(shown):
-        lines.append(f"  and {plural(len(acted) - len(shown), 'more finding')}: --all shows them")
-    lines += _info(info, style, show_all=show_all)
-    lines += _tail(report, style, show_all=show_all)
-    return "\n".join(lines) + "\n"
+    tail = list(_tail(report, style, show_all=show_all))
+    blocks = [_block(result, finding, style, show_all=show_all) for result, finding in found]
+    if not show_all:
+        blocks = _fit(blocks, [finding for _, finding in found], FIRST_SCREEN_LINES - _height([*head, *tail]) - 1)
+    if len(blocks) < len(found):
+        tail.insert(0, f"  and {plural(len(found) - len(blocks), 'more finding')}: --all shows them")
+    return "\n".join([*head, *blocks, *tail]) + "\n"
+
+
+def _fit(blocks: list[str], findings: list[Finding], room: int) -> list[str]:
+    """Return the first blocks that fit a screen: at most five actions and five lines of information."""
+    kept: list[str] = []
+    counts: Counter[bool] = Counter()
+    for block, finding in zip(blocks, findings, strict=True):
+        is_info = finding.severity == "info"
+        counts[is_info] += 1
+        if counts[is_info] > (MAX_INFO_LINES if is_info else MAX_ACTIONS) or _height([*kept, block]) > room:
+            break
+        kept.append(block)
+    return kept
+
+
+def _height(texts: list[str]) -> int:
+    return sum(text.count("\n") + 1 for text in texts)
 
 
 def findings_by_severity(report: Report) -> list[tuple[CheckResult, Finding]]:
@@ -48,13 +63,15 @@ def _headline(report: Report, style: Style) -> str:
     return f"{word}  {host_words(report.host.system.hostname)}: {summary(report)}"
 
 
-def _finding(result: CheckResult, finding: Finding, style: Style, *, show_all: bool) -> Iterator[str]:
-    mark = style.paint(finding.severity.upper(), finding.severity)
+def _block(result: CheckResult, finding: Finding, style: Style, *, show_all: bool) -> str:
+    word = finding.severity if finding.severity == "info" else finding.severity.upper()
     text = f"{result.id} {result.name}: {printable(finding.message)}"
-    yield style.wrap(text, f"  {mark} ", "    ")
-    yield style.wrap(f"do: {printable(finding.remedy.text)}", "    ", "        ")
+    lines = [style.wrap(text, f"  {style.paint(word, finding.severity)} ", "    ")]
+    if show_all or finding.severity != "info":
+        lines.append(style.wrap(f"do: {printable(finding.remedy.text)}", "    ", "        "))
     if show_all:
-        yield from _details(finding, style)
+        lines += _details(finding, style)
+    return "\n".join(lines)
 
 
 def _details(finding: Finding, style: Style) -> Iterator[str]:
@@ -67,18 +84,6 @@ def _details(finding: Finding, style: Style) -> Iterator[str]:
     for name, text in (("undo", remedy.undo), ("verify", remedy.verify)):
         if text:
             yield style.wrap(f"{name}: {printable(text)}", "    ", "        ")
-
-
-def _info(info: list[tuple[CheckResult, Finding]], style: Style, *, show_all: bool) -> Iterator[str]:
-    shown = info if show_all else info[:MAX_INFO_LINES]
-    for result, finding in shown:
-        if show_all:
-            yield from _finding(result, finding, style, show_all=True)
-        else:
-            text = f"{result.id} {result.name}: {printable(finding.message)}"
-            yield style.wrap(text, f"  {style.paint('info', 'info')} ", "    ")
-    if len(info) > len(shown):
-        yield f"  and {len(info) - len(shown)} more at info: --all shows them"
 
 
 def _tail(report: Report, style: Style, *, show_all: bool) -> Iterator[str]:

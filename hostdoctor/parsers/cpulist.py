@@ -1,6 +1,6 @@
 """The kernel's cpulist and nodelist format, ``0-3,8,10-14:2/4`` (Documentation/admin-guide/kernel-parameters.rst)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hostdoctor.errors import ParseError
 
@@ -10,44 +10,94 @@ MAX_ID = 1 << 20  # far above any kernel's NR_CPUS (8192); bounds memory on host
 def parse_cpulist(text: str, source: str = "cpulist") -> frozenset[int]:
     """Return the ids of a list such as ``0-3,8``; an empty or blank text is the empty set.
 
-    Accepts blanks around commas and the kernel's ``a-b:used/group`` form. Raises ParseError on anything else.
+    Accepts blanks around commas, the kernel's ``a-b:used/group`` and util-linux' ``a-b:stride``.
+    Raises ParseError on anything else, and on a list that names more ids than there can be.
     """
     ids: set[int] = set()
+    budget = 2 * MAX_ID
+    for span in cpulist_ranges(text, source):
+        budget -= len(span)
+        if budget < 0:
+            raise ParseError(source, 1, text, "too many ids")
+        ids.update(span)
+    return frozenset(ids)
+
+
+def cpulist_ranges(text: str, source: str = "cpulist") -> list[range]:
+    """Return the runs of ids that a list names, as it names them: in its order, overlapping where it overlaps.
+
+    Raises ParseError as :func:`parse_cpulist` does.
+    """
     stripped = text.strip()
     if not stripped:
-        return frozenset()
+        return []
+    if stripped.count(",") > MAX_ID:
+        raise ParseError(source, 1, text, "too many items")
+    ranges: list[range] = []
     for item in stripped.split(","):
-        ids.update(_item(item.strip(), text, source))
-    return frozenset(ids)
+        ranges += _item(item.strip(), text, source)
+        if len(ranges) > 2 * MAX_ID:
+            raise ParseError(source, 1, text, "too many ids")
+    return ranges
+
+
+def canonical_cpulist(text: str, source: str = "cpulist") -> str:
+    """Return a printed list as the kernel spells it: ``0,1,2,8`` becomes ``0-2,8``.
+
+    Raises ParseError as :func:`parse_cpulist` does, and where ids do not ascend: programs print them in order, so
+    such a text was cut or glued on its way.
+    """
+    runs: list[tuple[int, int]] = []
+    for span in cpulist_ranges(text, source):
+        if runs and span.start <= runs[-1][1]:
+            raise ParseError(source, 1, text, "ids do not ascend")
+        first = runs.pop()[0] if runs and span.start == runs[-1][1] + 1 else span.start
+        runs.append((first, span.stop - 1))
+    return _format(runs)
 
 
 def format_cpulist(ids: Iterable[int]) -> str:
     """Return ids as the kernel prints them: ascending, runs as ``a-b``; the empty set is ``""``."""
-    runs: list[list[int]] = []
+    runs: list[tuple[int, int]] = []
     for i in sorted(set(ids)):
-        if runs and i == runs[-1][1] + 1:
-            runs[-1][1] = i
-        else:
-            runs.append([i, i])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+        first = runs.pop()[0] if runs and i == runs[-1][1] + 1 else i
+        runs.append((first, i))
+    return _format(runs)
 
 
-def _item(item: str, text: str, source: str) -> Iterable[int]:
-    span, _, stride = item.partition(":")
+def shared_cpus(lists: Mapping[int, str]) -> frozenset[int]:
+    """Return the keys (node ids, say) of those lists that have an id in common with another one."""
+    spans = sorted((span.start, span.stop, key) for key, text in lists.items() for span in cpulist_ranges(text))
+    shared: set[int] = set()
+    end, owner = 0, -1
+    for start, stop, key in spans:
+        if start < end and key != owner:
+            shared |= {key, owner}
+        if stop > end:
+            end, owner = stop, key
+    return frozenset(shared)
+
+
+def _format(runs: Iterable[tuple[int, int]]) -> str:
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _item(item: str, text: str, source: str) -> list[range]:
+    span, colon, pattern = item.partition(":")
     first, dash, last = span.partition("-")
     a = _number(first, text, source)
     b = _number(last, text, source) if dash else a
     if b < a:
         raise ParseError(source, 1, text, "range runs backwards")
-    if not stride:
-        return range(a, b + 1)
-    used, slash, group = stride.partition("/")
+    if not colon:
+        return [range(a, b + 1)]
+    used, slash, size = pattern.partition("/")
     if not slash:
-        raise ParseError(source, 1, text, "not a cpulist")
-    used_count, group_size = _number(used, text, source), _number(group, text, source)
+        used, size = "1", pattern
+    used_count, group_size = _number(used, text, source), _number(size, text, source)
     if not 0 < used_count <= group_size:
         raise ParseError(source, 1, text, "not a cpulist")
-    return (i for i in range(a, b + 1) if (i - a) % group_size < used_count)
+    return [range(group, min(group + used_count, b + 1)) for group in range(a, b + 1, group_size)]
 
 
 def _number(digits: str, text: str, source: str) -> int:

@@ -1,5 +1,6 @@
 """Running external commands: argument lists, LC_ALL=C, one deadline, bounded output, side by side, never waited for."""
 
+import atexit
 import contextlib
 import os
 import selectors
@@ -14,6 +15,8 @@ from hostdoctor.facts import Fact, GapKind
 MAX_OUTPUT_BYTES = 32 << 20
 GRACE_S = 0.2  # for a killed child to be reaped; one in D state is left behind
 LINGER_S = 0.25  # for output that a child's own children may still write
+
+_unfinished: "set[subprocess.Popen[bytes]]" = set()
 
 
 class Completed(Fact, frozen=True, kw_only=True):
@@ -50,15 +53,29 @@ class Running:
                 env=self._environment,
                 start_new_session=True,
             )
-        except FileNotFoundError:
-            self._outcome = Completed(reason=f"{self._argv[0]}: command not found", kind="missing")
-            return
         except OSError as error:
-            self._outcome = Completed(reason=f"{self._argv[0]}: {os.strerror(error.errno or 0).lower()}", kind="denied")
+            self._outcome = _not_started(self._argv[0], error)
             return
+        _unfinished.add(process)
         out, err, complete = _collect(process, self._deadline)
         status = _finish(process, self._deadline if complete else 0.0)
+        _unfinished.discard(process)
         self._outcome = _outcome(out, err, status if complete else None, self._deadline)
+
+
+@atexit.register
+def _kill_unfinished() -> None:
+    """Leave nothing behind when this process ends early: Ctrl-C, an error elsewhere."""
+    for process in tuple(_unfinished):
+        if process.poll() is None:
+            _kill(process)
+
+
+def _not_started(name: str, error: OSError) -> Completed:
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return Completed(reason=f"{name}: command not found", kind="missing")
+    kind: GapKind = "denied" if isinstance(error, PermissionError) else "error"
+    return Completed(reason=f"{name}: {os.strerror(error.errno or 0).lower()}", kind=kind)
 
 
 def _collect(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes, bool]:
@@ -93,8 +110,7 @@ def _finish(process: "subprocess.Popen[bytes]", deadline: float) -> int | None:
     try:
         return process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_S)
         return None
@@ -102,6 +118,11 @@ def _finish(process: "subprocess.Popen[bytes]", deadline: float) -> int | None:
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _outcome(out: bytes, err: bytes, status: int | None, deadline: float) -> Completed:
@@ -114,4 +135,11 @@ def _outcome(out: bytes, err: bytes, status: int | None, deadline: float) -> Com
         return Completed(text=text, reason=reason, kind="timeout" if late else "error")
     said = err.decode("utf-8", "replace").strip() or text.strip()
     first = said.splitlines()[0][:200] if said else "no message"
-    return Completed(text=text, reason=f"exit status {status}: {first}", kind="error")
+    return Completed(text=text, reason=f"{_ending(status)}: {first}", kind="error")
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    names = {int(number): number.name for number in signal.Signals}
+    return f"killed by {names.get(-status, f'signal {-status}')}"

@@ -4,6 +4,8 @@ import os
 import time
 from collections.abc import Iterable
 
+import msgspec
+
 from hostdoctor.facts import GapKind
 from hostdoctor.sources.base import Command, NvmlOutput, Output
 from hostdoctor.sources.commands import Completed, Running
@@ -49,13 +51,10 @@ class LiveSource:
     def run(self, command: Command) -> tuple[Output, ...]:
         """Return the command's output, or why there is none."""
         self.prefetch((command,))
-        completed: Completed = self._running[command].wait()
+        completed = self._completed(self._running[command])
         if completed.reason is None:
             return (Output(source=command.label, text=completed.text),)
-        reason = completed.reason
-        if completed.kind == "timeout":
-            reason = f"did not answer within {self._timeout_s:g} s"
-        return (Output(source=command.label, reason=reason, kind=completed.kind),)
+        return (Output(source=command.label, reason=completed.reason, kind=completed.kind),)
 
     def environ(self, name: str) -> str | None:
         """Return an environment variable of this process."""
@@ -63,4 +62,10 @@ class LiveSource:
 
     def nvml(self) -> NvmlOutput:
         """Return what NVML says."""
-        return nvml_output(self._nvml.wait())
+        return nvml_output(self._completed(self._nvml))
+
+    def _completed(self, running: Running) -> Completed:
+        completed = running.wait()
+        if completed.kind == "timeout":
+            return msgspec.structs.replace(completed, reason=f"did not answer within {self._timeout_s:g} s")
+        return completed

@@ -4,34 +4,32 @@ Stands alone (it is started by file name): it imports the standard library and p
 One line for the driver, one for each GPU, one at the end; a field that NVML refuses is null and named in ``errors``.
 """
 
+import ctypes
 import json
 import sys
 from collections.abc import Callable
 from typing import Any
 
 BITS = 64
+LIBRARY = "libnvidia-ml.so.1"
 
 
 def main() -> int:
     """Print the lines; return 0 when NVML answered at all, 1 when it could not be used."""
     try:
+        ctypes.CDLL(LIBRARY)  # pynvml's import takes longer, and it would not say why the library does not load
         import pynvml  # noqa: TID251  this is the child process that may
-    except ImportError as error:
+    except (OSError, ImportError) as error:
         return _fail("absent", str(error))
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError_LibraryNotFound as error:
-        return _fail("absent", _text(error))
-    except pynvml.NVMLError as error:
-        return _fail("error", _text(error))
-    try:
         count = pynvml.nvmlDeviceGetCount()
         _say({"driver_version": _driver(pynvml), "count": count})
         for index in range(count):
             _say({"gpu": _gpu(pynvml, index)})
         _say({"end": True})
     except pynvml.NVMLError as error:
-        return _fail("error", _text(error))
+        return _fail("error", _text(pynvml, error))
     return 0
 
 
@@ -42,14 +40,14 @@ def _gpu(nvml: Any, index: int) -> dict[str, Any]:
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
     except nvml.NVMLError as error:
-        errors["handle"] = _text(error)
+        errors["handle"] = _text(nvml, error)
         return gpu
 
     def ask(name: str, question: Callable[[], Any]) -> Any:
         try:
             return question()
         except nvml.NVMLError as error:
-            errors[name] = _text(error)
+            errors[name] = _text(nvml, error)
         except (AttributeError, ValueError, OSError) as error:
             errors[name] = str(error)
         return None
@@ -77,7 +75,7 @@ def _gpu(nvml: Any, index: int) -> dict[str, Any]:
 def _driver(nvml: Any) -> str | None:
     try:
         return _string(nvml.nvmlSystemGetDriverVersion())
-    except nvml.NVMLError:
+    except (nvml.NVMLError, ValueError):
         return None
 
 
@@ -96,8 +94,12 @@ def _string(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _text(error: Exception) -> str:
-    return str(error).removeprefix("NVML_ERROR_") or type(error).__name__
+def _text(nvml: Any, error: Any) -> str:
+    """Return the library's own words, which nvidia-smi prints too and people search for; else pynvml's."""
+    try:
+        return _string(nvml.nvmlErrorString(error.value)) or type(error).__name__
+    except (nvml.NVMLError, AttributeError):
+        return str(error) or type(error).__name__
 
 
 def _say(line: dict[str, Any]) -> None:

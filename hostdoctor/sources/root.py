@@ -58,9 +58,10 @@ class RootSource:
     def prefetch(self, commands: Iterable[Command]) -> None:
         """Do nothing: everything is there already."""
 
-    def environ(self, name: str) -> str | None:  # noqa: ARG002  a file tree has no caller
-        """Return None: a capture tells no environment."""
-        return None
+    def environ(self, name: str) -> str | None:
+        """Return a variable from the ``/proc/self/environ`` that was captured, None when there is none."""
+        pairs = (entry.partition("=") for entry in (self._tree.read("/proc/self/environ") or "").split("\0"))
+        return next((value for key, equals, value in pairs if equals and key == name), None)
 
     def nvml(self) -> NvmlOutput:
         """Return what NVML said when the host was captured."""

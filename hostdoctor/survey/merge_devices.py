@@ -50,11 +50,12 @@ def merge_nvme(
     by_name = {c.name: c for c in controllers if c.name}
     nameless = [c for c in controllers if not c.name]
     for listed in texts.nvme_lists:
-        notes.add(listed.gaps)
+        notes.add(gap for gap in listed.gaps if not controllers)
         for drive in listed.drives:
-            name = drive.controller
-            known = by_name.get(name) or NvmeController(name=name)
-            by_name[name] = msgspec.structs.replace(
+            if drive.controller is None:
+                continue
+            known = by_name.get(drive.controller) or NvmeController(name=drive.controller)
+            by_name[drive.controller] = msgspec.structs.replace(
                 known,
                 bdf=known.bdf or drive.bdf,
                 model=known.model or drive.model,
@@ -63,7 +64,7 @@ def merge_nvme(
                 namespaces=known.namespaces or drive.namespaces,
             )
     irqs = _irqs(texts, notes)
-    for name in sorted({name for name, _ in irqs} - {c for c in by_name if c}):
+    for name in sorted({name for name, _ in irqs} - by_name.keys()):
         by_name[name] = NvmeController(name=name)
     named = sorted(by_name.values(), key=lambda c: int(re.sub(r"\D", "", c.name or "") or 0))
     return (*with_interrupts(tuple(named), irqs, source), *nameless)

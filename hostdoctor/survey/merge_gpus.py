@@ -54,8 +54,8 @@ def find_gpus(
 
 
 def settle_gpus(seen: list[Seen], nodes: tuple[NumaNode, ...], allowed: Allowed, notes: Notes) -> tuple[Gpu, ...]:
-    """Return the GPUs with their nodes and CPUs decided; differing sources leave disagreements, silence leaves gaps."""
-    return tuple(_settle(s, position, nodes, allowed, notes) for position, s in enumerate(seen))
+    """Return the GPUs with their nodes and CPUs decided; differing sources leave disagreements."""
+    return tuple(_settle(s, f"gpus[{i}]", nodes, allowed, notes) for i, s in enumerate(seen))
 
 
 def gpu_memory_nodes(seen: list[Seen], nodes: tuple[NumaNode, ...]) -> frozenset[int]:
@@ -187,23 +187,20 @@ def _join_names(seen: list[Seen], names: tuple[tuple[int, str], ...]) -> list[Se
     return seen
 
 
-def _settle(s: Seen, position: int, nodes: tuple[NumaNode, ...], allowed: Allowed, notes: Notes) -> Gpu:
-    fact = f"gpus[{position}]"
+def _settle(s: Seen, fact: str, nodes: tuple[NumaNode, ...], allowed: Allowed, notes: Notes) -> Gpu:
     with_cpus = {node.id: node for node in nodes if node.cpus}
     near = _near_nodes(fact, s.told, frozenset(with_cpus), notes)
     memory = [t.memory_node for t in s.told.values() if t.memory_node is not None and t.memory_node not in with_cpus]
     cpus = _near_cpus(fact, s.told, nodes, allowed, notes)
     if cpus is None and near and all(node in with_cpus for node in near):
         cpus = format_cpulist(cpu for node in near for cpu in parse_cpulist(with_cpus[node].cpus or ""))
-    gpu = msgspec.structs.replace(
+    return msgspec.structs.replace(
         s.gpu,
         numa_nodes=near,
         numa_node=near[0] if len(near) == 1 else None,
         cpus=cpus,
         memory_numa_node=memory[0] if memory else None,
     )
-    _note_unknown(fact, gpu, s.told, notes)
-    return gpu
 
 
 def _near_nodes(fact: str, told: Mapping[str, Told], cpu_nodes: frozenset[int], notes: Notes) -> tuple[int, ...]:
@@ -240,10 +237,3 @@ def _near_cpus(
     if len(set(narrow.values())) > 1:
         notes.disagree(f"{fact}.cpus", {source: known[source] for source in narrow})
     return next(iter(known.values()), None)
-
-
-def _note_unknown(fact: str, gpu: Gpu, told: Mapping[str, Told], notes: Notes) -> None:
-    if gpu.numa_nodes or any(gap.fact == f"{fact}.numa_node" for gap in notes.gaps):
-        return
-    reason = "the kernel was not told (-1)" if "sysfs" in told else "no source tells it"
-    notes.gap(f"{fact}.numa_node", next(iter(told), "nvidia-smi topo -m"), reason)

@@ -22,7 +22,7 @@ def merge_nodes(sysfs: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> tupl
     ids = sorted({node for _, nodes in told for node in nodes})
     merged = tuple(_merge(node, _of(node, told), notes) for node in ids)
     if not sysfs and merged:
-        notes.gaps[:] = [gap for gap in notes.gaps if gap.fact != "numa_nodes"]
+        notes.settled("numa_nodes")
     return merged
 
 

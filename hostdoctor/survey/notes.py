@@ -23,6 +23,10 @@ class Notes:
         """Keep gaps that a reader or parser noted."""
         self.gaps.extend(gaps)
 
+    def settled(self, fact: str) -> None:
+        """Forget gaps about a fact that another source established after all."""
+        self.gaps = [gap for gap in self.gaps if gap.fact != fact]
+
     def pick(self, fact: str, told: Mapping[str, Value | None]) -> Value | None:
         """Return the value of the first source that tells one; differing values are kept as a disagreement."""
         known = {source: value for source, value in told.items() if value is not None}

@@ -36,6 +36,16 @@ def device_path(source: Source, bdf: str) -> str:
     return source.readlink(f"{DEVICES}/{bdf}") or f"{DEVICES}/{bdf}"
 
 
+def node_gap(source: Source, fact: str, bdf: str) -> Gap:
+    """Return why sysfs gives no node for a function that it lists: the kernel's -1, or no readable file."""
+    path = f"{DEVICES}/{bdf}/numa_node"
+    text = source.read(f"{device_path(source, bdf)}/numa_node")
+    if text is None:
+        kind, reason = source.why_unreadable(path)
+        return Gap(fact=fact, source=path, reason=reason, kind=kind)
+    return Gap(fact=fact, source=path, reason=f"{text.strip()}: the kernel was not told")
+
+
 def _device(source: Source, name: str) -> PciDevice | None:
     bdf = canonical_bdf(name)
     if bdf is None:

@@ -1,8 +1,10 @@
 """The survey itself: which reader feeds which join, in order."""
 
+from collections.abc import Sequence
+
 import msgspec
 
-from hostdoctor.facts import Host, Nic, NvidiaDriver, NvmeController, PciDevice, System
+from hostdoctor.facts import Gpu, Host, Nic, NvidiaDriver, NvmeController, PciDevice, System
 from hostdoctor.sources.base import NvmlOutput, Source
 from hostdoctor.survey.devices import read_block_devices, read_nics, read_nvme
 from hostdoctor.survey.gpu_class import is_nvidia
@@ -13,7 +15,7 @@ from hostdoctor.survey.merge_pci import merge_pci
 from hostdoctor.survey.nodes import packages_by_cpu, read_cores, read_nodes
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.paths import derive_paths
-from hostdoctor.survey.pci import by_bdf, read_pci_devices
+from hostdoctor.survey.pci import by_bdf, node_gap, read_pci_devices
 from hostdoctor.survey.system import read_allowed, read_settings, read_system
 from hostdoctor.survey.texts import LIVE_COMMANDS, Texts, read_texts
 
@@ -44,6 +46,10 @@ def survey(source: Source) -> Host:
     gpus = settle_gpus(seen, nodes, allowed, notes)
     nics, nvme = _adapters(source, devices, bool(sysfs_devices))
     nics = merge_nics(nics, texts)
+    nvme = merge_nvme(nvme, texts, source, notes)
+    for name, placed in (("gpus", gpus), ("nics", nics), ("nvme", nvme)):
+        _note_nodes(source, name, placed, by_bdf(sysfs_devices), notes)
+    _forget_settled(gpus, notes)
     paths = texts.matrices[0].paths if texts.matrices else ()
     if not texts.matrices and nodes:
         paths = derive_paths(gpus, nics)
@@ -51,13 +57,13 @@ def survey(source: Source) -> Host:
     if not _virtualization_told(system, texts):
         notes.add(system_gaps)
     if source.is_live and not any(is_nvidia(device) for device in devices) and nvml.state == "absent":
-        notes.gaps[:] = [gap for gap in notes.gaps if gap.fact != "source:topo-matrix"]
+        notes.settled("source:topo-matrix")
     return Host(
         system=system,
         numa_nodes=nodes,
         gpus=gpus,
         nics=nics,
-        nvme=merge_nvme(nvme, texts, source, notes),
+        nvme=nvme,
         pci_devices=devices,
         paths=paths,
         gaps=tuple(dict.fromkeys(notes.gaps)),
@@ -79,6 +85,35 @@ def _adapters(
         return nics_from_listing(devices), nvme_from_listing(devices)
     physical = by_bdf(device for device in devices if not device.is_virtual_function)
     return read_nics(source, physical), read_nvme(source, physical)
+
+
+def _note_nodes(
+    source: Source,
+    name: str,
+    placed: Sequence[Gpu | Nic | NvmeController],
+    sysfs: dict[str, PciDevice],
+    notes: Notes,
+) -> None:
+    """Leave a gap for each device whose node nobody told, with sysfs's own reason where it lists the device."""
+    noted = {gap.fact for gap in notes.gaps}
+    for position, device in enumerate(placed):
+        fact = f"{name}[{position}].numa_node"
+        nodes = device.numa_nodes if isinstance(device, Gpu) else device.numa_node is not None
+        if nodes or fact in noted:
+            continue
+        if device.bdf in sysfs:
+            notes.add((node_gap(source, fact, device.bdf),))
+        else:
+            notes.gap(fact, source.label, "no source tells it", "missing")
+
+
+def _forget_settled(gpus: tuple[Gpu, ...], notes: Notes) -> None:
+    """Drop what one source could not tell of a GPU and another did."""
+    for position, gpu in enumerate(gpus):
+        if gpu.numa_nodes:
+            notes.settled(f"gpus[{position}].numa_node")
+        if gpu.cpus:
+            notes.settled(f"gpus[{position}].cpus")
 
 
 def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:

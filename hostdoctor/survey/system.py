@@ -33,7 +33,7 @@ _DMI_HYPERVISORS = (
     ("Apple Virtualization", "apple"),
 )
 _CONTAINER_FILES = (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"))
-_CGROUP_CONTAINERS = ("kubepods", "docker", "containerd", "crio", "libpod", "lxc")
+_CONTAINER_MARKS = ("kubepods", "docker", "containerd", "crio", "libpod", "lxc")
 
 
 def read_system(source: Source, packages: int | None) -> tuple[System, tuple[Gap, ...]]:
@@ -121,8 +121,18 @@ def _container(source: Source) -> str | None:
         return name
     if (manager := line(source, "/run/systemd/container")) is not None:
         return manager
-    cgroup = source.read("/proc/self/cgroup") or ""
-    return next((mark for mark in _CGROUP_CONTAINERS if mark in cgroup), None)
+    if source.environ("KUBERNETES_SERVICE_HOST") is not None:
+        return "kubernetes"
+    if (manager := source.environ("container")) is not None:
+        return manager
+    seen = (source.read("/proc/self/cgroup") or "") + _root_mount(source)
+    return next((mark for mark in _CONTAINER_MARKS if mark in seen), None)
+
+
+def _root_mount(source: Source) -> str:
+    """Return the line of the root file system; a container's overlay names its runtime's folder."""
+    rows = (source.read("/proc/self/mounts") or source.read("/proc/mounts") or "").splitlines()
+    return next((row for row in rows if row.split()[1:2] == ["/"]), "")
 
 
 def _driver_version(source: Source) -> str | None:

@@ -1,0 +1,5 @@
+"""``python -m hostdoctor``."""
+
+from hostdoctor.cli import main
+
+main()

@@ -1,0 +1,72 @@
+"""External commands cost at most their deadline, and say in one line why they gave nothing."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hostdoctor.sources import commands
+from hostdoctor.sources.commands import Completed, Running
+
+
+def run(argv: tuple[str, ...], timeout_s: float = 20) -> Completed:
+    return Running(argv, time.monotonic() + timeout_s, os.environ).wait()
+
+
+def python(code: str, timeout_s: float = 20) -> Completed:
+    return run((sys.executable, "-c", code), timeout_s)
+
+
+def test_output_is_given() -> None:
+    assert run(("echo", "$(id) ; x")) == Completed(text="$(id) ; x\n")
+
+
+def test_the_locale_is_c() -> None:
+    assert python("import os; print(os.environ['LC_ALL'])").text == "C\n"
+
+
+def test_a_missing_command_is_missing() -> None:
+    assert run(("no-such-tool",)) == Completed(reason="no-such-tool: command not found", kind="missing")
+
+
+def test_a_command_without_permission_is_denied(tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    assert run((str(tmp_path / "tool"),)).kind == "denied"
+
+
+def test_a_failing_command_quotes_its_first_line() -> None:
+    done = python("import sys; sys.stderr.write('Driver/library version mismatch\\nmore'); sys.exit(18)")
+    assert (done.reason, done.kind) == ("exit status 18: Driver/library version mismatch", "error")
+
+
+def test_a_hanging_command_is_killed_at_the_deadline_and_keeps_what_it_said() -> None:
+    began = time.monotonic()
+    done = python("import time; print('partial', flush=True); time.sleep(600)", timeout_s=1)
+    assert (done.text, done.reason, done.kind) == ("partial\n", "did not answer in time", "timeout")
+    assert time.monotonic() - began < 10
+
+
+def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for() -> None:
+    began = time.monotonic()
+    code = (
+        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(8)']); print('done')"
+    )
+    assert python(code).text == "done\n"
+    assert time.monotonic() - began < 7
+
+
+def test_endless_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "MAX_OUTPUT_BYTES", 1 << 20)
+    done = run(("yes",))
+    assert done.kind == "error"
+    assert "printed more than 1 MiB" in (done.reason or "")
+    assert len(done.text) < 2 << 20
+
+
+def test_commands_run_side_by_side() -> None:
+    began = time.monotonic()
+    running = [Running(("sleep", "1"), time.monotonic() + 20, os.environ) for _ in range(8)]
+    assert all(r.wait().reason is None for r in running)
+    assert time.monotonic() - began < 6
