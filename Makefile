@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # What some tests meet for real; without root or apt-get those tests are skipped and say so.
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci
 
-.PHONY: run test lint types unit packages bench schemas clean
+.PHONY: run test lint types unit packages bench schemas demo clean
 
 run: $(READY)
 	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
@@ -28,6 +28,9 @@ bench: $(READY)
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas
+
+demo: $(READY)
+	$(BIN)/python -m tests.support.write_demo
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

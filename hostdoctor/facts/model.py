@@ -46,7 +46,6 @@ class System(Fact, frozen=True, kw_only=True):
     container: str | None = None
     nvidia_driver: str | None = None
     clocksource: str | None = None
-    page_size_bytes: int | None = None
 
 
 class HugePages(Fact, frozen=True, kw_only=True):

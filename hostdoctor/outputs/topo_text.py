@@ -34,7 +34,7 @@ class Branch(msgspec.Struct, kw_only=True):
 def render_topo(host: Host, style: Style) -> str:
     """Return the tree, the paths in short, and what is not known."""
     devices = {device.bdf: device for device in host.pci_devices}
-    leaves = _leaves(host)
+    leaves = _leaves(host, devices)
     lines = [_headline(host, style)]
     for node in host.numa_nodes:
         lines.append(_node_line(node, style))
@@ -74,12 +74,16 @@ def _group_title(nodes: tuple[int, ...], host: Host) -> str:
     return "Devices whose NUMA node is not known" if len(host.numa_nodes) != 1 else "Devices on no told node"
 
 
-def _leaves(host: Host) -> list[Leaf]:
+def _leaves(host: Host, devices: dict[str, PciDevice]) -> list[Leaf]:
     return [
         *(_gpu_leaf(gpu) for gpu in host.gpus),
-        *(_nic_leaf(nic) for nic in host.nics),
-        *(_nvme_leaf(drive) for drive in host.nvme),
+        *(_nic_leaf(nic, _pci_name(nic.bdf, devices)) for nic in host.nics),
+        *(_nvme_leaf(drive, _pci_name(drive.bdf, devices)) for drive in host.nvme),
     ]
+
+
+def _pci_name(bdf: str | None, devices: dict[str, PciDevice]) -> str | None:
+    return devices[bdf].name if bdf in devices else None
 
 
 def _gpu_leaf(gpu: Gpu) -> Leaf:
@@ -89,14 +93,16 @@ def _gpu_leaf(gpu: Gpu) -> Leaf:
     return _leaf(label, f"{printable(gpu.name or 'name not told')}{memory}{notes}", gpu, gpu.numa_nodes)
 
 
-def _nic_leaf(nic: Nic) -> Leaf:
+def _nic_leaf(nic: Nic, pci_name: str | None) -> Leaf:
     names = [name for name in (nic.label, nic.name) if name] or ["NIC"]
     netdevs = f" ({', '.join(nic.netdevs)})" if nic.netdevs and nic.netdevs != (nic.name,) else ""
-    return _leaf(" ".join(dict.fromkeys(names)), f"NIC{netdevs}", nic, _nodes(nic.numa_node))
+    text = f"{printable(pci_name or 'model not told')}{netdevs}"
+    return _leaf(" ".join(dict.fromkeys(names)), text, nic, _nodes(nic.numa_node))
 
 
-def _nvme_leaf(drive: NvmeController) -> Leaf:
-    return _leaf(drive.name or "NVMe", printable(drive.model or "model not told"), drive, _nodes(drive.numa_node))
+def _nvme_leaf(drive: NvmeController, pci_name: str | None) -> Leaf:
+    model = printable(drive.model or pci_name or "model not told")
+    return _leaf(drive.name or "NVMe", model, drive, _nodes(drive.numa_node))
 
 
 def _leaf(label: str, text: str, device: Gpu | Nic | NvmeController, nodes: tuple[int, ...]) -> Leaf:
@@ -165,8 +171,10 @@ def _hops(hops: list[str], devices: dict[str, PciDevice]) -> str:
 
 
 def _sharing(branch: Branch) -> str:
-    labels = _labels(branch)
-    return f"  shared by {', '.join(labels)}" if len(labels) > 1 else ""
+    labels = Counter(_labels(branch))
+    if labels.total() < 2:
+        return ""
+    return "  shared by " + ", ".join(label if n == 1 else f"{n} × {label}" for label, n in labels.items())
 
 
 def _labels(branch: Branch) -> list[str]:

@@ -9,10 +9,23 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from hostdoctor.errors import ParseError
-from hostdoctor.facts import Fact, Gap, Link
+from hostdoctor.facts import Gap, Link
 from hostdoctor.parsers.bdf import canonical_bdf
-from hostdoctor.parsers.lspci_lines import MAX_LINE, Header, detail, ends_function, header, split_name
+from hostdoctor.parsers.lspci_buses import root_complex, upstream_from_buses
+from hostdoctor.parsers.lspci_lines import (
+    MAX_LINE,
+    Header,
+    break_widths,
+    detail,
+    ends_function,
+    header,
+    split_name,
+    unprefixed,
+)
+from hostdoctor.parsers.lspci_records import LspciFunction, LspciListing
 from hostdoctor.parsers.text import clean_lines, excerpt
+
+__all__ = ["LspciFunction", "LspciListing", "parse_lspci", "root_complex", "upstream_from_buses"]
 
 _LIMIT = 1 << 24  # characters; a host of 500 functions fills 10 MB with -vvvxxxx
 _MAX_FUNCTIONS = 1 << 15
@@ -21,7 +34,10 @@ _MARKS = (" controller: ", " bridge: ", "controller [", "bridge [", "Class ")
 _SPEED = re.compile(r"Speed\s*(?:unknown|([\d.]{1,4})\s*G[TtBb]/?\s*s)")
 _WIDTH = re.compile(r"Width\s*x\s*(\d{1,3})(?!\d)")
 _BUS = re.compile(r"primary=[0-9a-f]{2},\s*secondary=([0-9a-f]{2}),\s*subordinate=([0-9a-f]{2})")
-_PORT = re.compile(r"\[[0-9a-f]+\]\s+Express\s+(?:\(v\d\)\s+)?([A-Z][\w/-]*(?: [\w/-]+)*)")
+_PORT = re.compile(
+    r"\[[0-9a-f]+\]\s+Express\s+(?:\(v\d\)\s+)?((?:Root|Upstream|Downstream) Port|(?:Legacy |Root Complex Integrated )?"
+    r"Endpoint|Root Complex Event Collector|PCI[\w/-]* (?:to )?PCI[\w/-]* Bridge|)"
+)
 
 _FLAGS = (
     ("numa_node", re.compile(r", NUMA node (\d{1,7})(?!\d)")),
@@ -39,38 +55,6 @@ _ORDER = {"Subsystem": 0, "Physical Slot": 0, "Control": 1, "Flags": 1, "NUMA no
 _SPEEDS_GTS = {"2.5": 2.5, "5": 5.0, "8": 8.0, "16": 16.0, "32": 32.0, "64": 64.0, "128": 128.0}
 _WIDTHS_LANES = (1, 2, 4, 8, 12, 16, 32)
 _LINK_FIELDS = ("width_lanes", "max_width_lanes", "speed_gts", "max_speed_gts")
-
-
-class LspciFunction(Fact, frozen=True, kw_only=True):
-    """What lspci prints of one function.
-
-    ``class_code`` has the digits that were printed: four of ``[0302]``, six when ``(prog-if 02)`` stands there too.
-    ``port_type`` is the Express capability's word (Endpoint, Root Port, Downstream Port, …). ``denied``: lspci was
-    not allowed to read the capabilities, so that nothing about the link is known.
-    """
-
-    bdf: str
-    name: str | None = None
-    vendor_id: str | None = None
-    device_id: str | None = None
-    class_code: str | None = None
-    class_name: str | None = None
-    numa_node: int | None = None
-    link: Link = Link()
-    driver: str | None = None
-    iommu_group: int | None = None
-    secondary_bus: int | None = None
-    subordinate_bus: int | None = None
-    physical_slot: str | None = None
-    port_type: str | None = None
-    denied: bool = False
-
-
-class LspciListing(Fact, frozen=True, kw_only=True):
-    """The functions in the order of the text, each once, and what stayed unknown about them."""
-
-    functions: tuple[LspciFunction, ...]
-    gaps: tuple[Gap, ...] = ()
 
 
 class _Block(msgspec.Struct):
@@ -91,11 +75,13 @@ def parse_lspci(text: str, source: str = "lspci") -> LspciListing:
     A function that stands there twice is merged; where the two differ the fact is None and a gap. Details that
     stand below no function's own line are left out. Raises ParseError when no line shows a function.
     """
-    lines = clean_lines(excerpt(text, _MARKS, _LIMIT))
+    lines = unprefixed(clean_lines(excerpt(text, _MARKS, _LIMIT)))
+    if 5 * lines.count("") > 2 * len(lines):
+        lines = [line for line in lines if line]
     blocks, stray = _read(lines)
     if not blocks:
-        at, line = next(((i, line) for i, line in enumerate(lines, 1) if line), (0, ""))
-        raise ParseError(source, at, line, "no line of lspci shows a PCI function")
+        line = next((line for line in lines if line), "")
+        raise ParseError(source, 0, line, "no line of lspci shows a PCI function")
     merged: dict[str, _Block] = {}
     for block in blocks:
         first = merged.setdefault(block.bdf, block)
@@ -105,31 +91,30 @@ def parse_lspci(text: str, source: str = "lspci") -> LspciListing:
     if len(text) > _LIMIT or len(blocks) == _MAX_FUNCTIONS:
         gaps.append(Gap(fact="pci_devices", source=source, reason="the text is too long: only a part of it was read"))
     if stray:
-        reason = f"line {stray} describes a function whose own line is not shown"
+        reason = f"a function is described whose own line is not shown: {stray[:80].strip()!r}"
         gaps.append(Gap(fact="pci_devices", source=source, reason=reason))
     return LspciListing(functions=tuple(_function(block) for block in merged.values()), gaps=tuple(gaps))
 
 
-def _read(lines: Sequence[str]) -> tuple[list[_Block], int]:
-    """Return the blocks, in order, and the number of the first line about a link or node that belongs to none."""
+def _read(lines: Sequence[str]) -> tuple[list[_Block], str]:
+    """Return the blocks, in order, and the first line about a link or node that belongs to none."""
     blocks: list[_Block] = []
-    block, stray = None, 0
-    width = max(len(line.expandtabs()) for line in lines)
-    spaced = 5 * sum(not line for line in lines) > 2 * len(lines)
+    block, stray = None, ""
+    widths = break_widths(lines)
     for index, line in enumerate(lines):
         if len(blocks) == _MAX_FUNCTIONS:
             break
-        if (found := header(lines, index, width)) is not None:
+        if (found := header(lines, index, widths)) is not None:
             block = _open(found)
             blocks.append(block)
             continue
-        if (not line and not spaced) or (line and ends_function(line)):
+        if not line or ends_function(line):
             block = None
         told = detail(lines, index)
         if told and block and _is_next(block, *told):
             _HANDLERS[told[0]](block, told[1][:MAX_LINE])
         elif told and told[0] in {"LnkSta", "NUMA node"}:
-            stray = stray or index + 1
+            stray = stray or line
     return blocks, stray
 
 
@@ -218,7 +203,7 @@ def _capability(block: _Block, text: str) -> None:
     if not text or text.startswith("<acc") or "access denied" in text:
         _set(block, "denied", True)
     elif (port := _PORT.match(text)) and _once(block, "Express"):
-        _set(block, "port_type", port[1])
+        _set(block, "port_type", port[1] or None)
 
 
 def _buses(block: _Block, text: str) -> None:

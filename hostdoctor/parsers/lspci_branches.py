@@ -22,6 +22,7 @@ START = re.compile(rf"([ |]*)(-\+-|[+\\]-|-){_BEGIN}")
 STEP = re.compile(rf"-*([+\\]-)?(?:{_LABEL}|{_DEVICE}(?:{_BUSES})?)")
 
 _BRANCH = re.compile(rf"(?:-\+-|[+\\]-|(?<![^\s|>])-){_BEGIN}")
+_QUOTES = re.compile(r"^(?:> ?)+")
 _CUT = re.compile(r"\S*(?:[+\\]-?|[-+][0-9a-f]{1,2}\.?|\.[0-7]-(?:\[[0-9a-f:-]*\]?-?)?|\[[0-9a-f:]*|---+)")
 _OLD_BUSES = re.compile(rf"-\[{_HEX}{{2}}(?:-{_HEX}{{2}})?\]-")
 _BEGUN = re.compile(r"[ |]*[+\\](?:-[01]?|-[01][0-9a-f]\.?)?")
@@ -45,23 +46,35 @@ class Branch(msgspec.Struct):
 
 def branches(lines: Sequence[str]) -> list[Branch]:
     """Return the branches of a text, numbered from 1; ``[]`` where there is no tree."""
-    lines = [line[:_LINE].expandtabs()[:_LINE] for line in lines]
-    found = ((i, _BRANCH.search(line)) for i, line in enumerate(lines) if "-" in line)
-    columns = {i: len(lines[i][: match.start()].rstrip(" |")) for i, match in found if match}
+    shown = [_QUOTES.sub("", line[:_LINE]).expandtabs()[:_LINE] for line in lines]
+    spaced = 5 * shown.count("") > 2 * len(shown)
+    numbered = [(number, line) for number, line in enumerate(shown, 1) if line or not spaced]
+    found = ((i, _BRANCH.search(line)) for i, (_, line) in enumerate(numbered) if "-" in line)
+    columns = {i: len(numbered[i][1][: match.start()].rstrip(" |")) for i, match in found if match}
     if not columns:
         return []
     first, end = min(columns), max(columns) + 3
-    inner = strip_common_prefix(lines[first:end], {i - first: column for i, column in columns.items()})
-    return list(_unwrapped(inner, first + 1))
+    inner = [line for _, line in numbered[first:end]]
+    inner = _without_common_bar(strip_common_prefix(inner, {i - first: column for i, column in columns.items()}))
+    return list(_unwrapped(inner, [number for number, _ in numbered[first:end]]))
 
 
-def _unwrapped(lines: Sequence[str], first: int) -> Iterator[Branch]:
+def _without_common_bar(lines: list[str]) -> list[str]:
+    """Take off the bar of a log or table: the tree's own stand on no line of a root bus."""
+    starts = [start[1] for line in lines if (start := START.match(line))]
+    first, last = min(starts, default=""), max(starts, default="")
+    common = next((first[:i] for i, character in enumerate(first) if last[i : i + 1] != character), first)
+    end = common.rfind("|") + 1
+    return [line[end:] if line.startswith(common[:end]) else line for line in lines]
+
+
+def _unwrapped(lines: Sequence[str], numbers: Sequence[int]) -> Iterator[Branch]:
     """Yield the branches, each with what a narrow terminal or a mailer moved to the next lines."""
     width = max(len(line) for line in lines)
     hard = width >= _TERMINAL and _breaks_at(lines, width)
     current: Branch | None = None
     before, bars, begun = "", "", ""
-    for number, line in enumerate(lines, first):
+    for number, line in zip(numbers, lines, strict=True):
         glue = _glue(current.text, before, line, width, hard) if current and line else None
         if current and glue is not None:
             current.text, before = f"{current.text}{glue}{line.strip()}", line
@@ -73,7 +86,8 @@ def _unwrapped(lines: Sequence[str], first: int) -> Iterator[Branch]:
             current, bars, begun = Branch(number, begun + line, bars), "", ""
             continue
         begun = line if _BEGUN.fullmatch(line) else ""
-        bars = line.ljust(width) if line and not line.strip(" |") else ""
+        if line:
+            bars = "" if line.strip(" |") else line.ljust(width)
         if _ELISION.match(line):
             yield Branch(number)
     if current:
@@ -95,7 +109,7 @@ def _glue(text: str, before: str, line: str, width: int, hard: bool) -> str | No
     start = START.match(text)
     body = text[start.end(1) :] if start else text
     is_bare = " " not in body
-    if len(text) > _LINE:
+    if len(text) > _LINE or _BEGUN.fullmatch(line):
         return None
     if START.match(line):
         return "" if is_bare and _is_rest(body, before, line) else None

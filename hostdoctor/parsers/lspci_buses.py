@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from hostdoctor.parsers.lspci import LspciFunction
+from hostdoctor.parsers.lspci_records import LspciFunction
 
 
 def upstream_from_buses(functions: Iterable[LspciFunction]) -> dict[str, tuple[str, ...]]:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hostdoctor.parsers.prefix import strip_common_prefix
+
 MAX_LINE = 2000  # characters of a line that are read
 
 _HEADER = re.compile(
@@ -23,13 +25,17 @@ _DETAIL = re.compile(
 _BREAK = re.compile(r"--+$|```|[^\n]{0,200}[$#%>]\s{1,4}(?:sudo\s+)?(?:/\S{0,40}/)?lspci\b")
 _ELISION = re.compile(r"[<\[({*.]*\s*(?:\.\.|…|snip|cut\b|skip|omitted|elided|truncated|removed)", re.IGNORECASE)
 _HEX_ROW = re.compile(r"[0-9a-f]{2,3}: [0-9a-f]{2}\b")
+_KEYWORD = re.compile(r"\s*[A-Z][\w /]{1,30}:(?:\s|$)")
+_NEXT = re.compile(
+    r"\s(?:Subsystem|DeviceName|Physical Slot|Control|Flags|Capabilities|Kernel driver in use|Kernel modules): "
+)
 _IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _BARE_IDS = re.compile(r"(?:Device )?([0-9a-f]{4}):([0-9a-f]{4})(?!\S)")
-_REVISION = re.compile(r"\s*\(rev [0-9a-f]{2}\)|\s*\[[0-9a-f]{4}(?::[0-9a-f]{0,3})?$")
-_PROG_IF = re.compile(r"\s*\(prog-if ([0-9a-f]{2})(?![0-9a-f])")
-_SPLIT_TOKEN = re.compile(r"\[[0-9a-f]{4}:?[0-9a-f]{0,3}$|\((?:rev|prog-if) [0-9a-f]?$")
+_REVISION = re.compile(r"\s*\(rev ?[0-9a-f]{2}\)|\s*\[[0-9a-f]{4}(?::[0-9a-f]{0,3})?$")
+_PROG_IF = re.compile(r"\s*\(prog-if ?([0-9a-f]{2})(?![0-9a-f])")
+_SPLIT_TOKEN = re.compile(r"\[[0-9a-f]{4}:?[0-9a-f]{0,3}$|\([a-z-]{0,7}(?: [0-9a-f]?)?$")
 _WIDTH_SEEN = re.compile(r"Width\s*x\s*\d")
-_TERMINAL = 79  # columns; mailers break earlier
+_TERMINALS = (80, 132)
 _ALL_ONES = {"ff", "ffff"}  # what reads of a device that fell off the bus give
 
 
@@ -53,7 +59,7 @@ class Name(NamedTuple):
 
 def split_name(text: str) -> Name:
     """Split ``NVIDIA Corporation GH100 [10de:2330] (rev a1) (prog-if 00)``; a bare ``Device`` is no name."""
-    text = text.strip()
+    text = _NEXT.split(text.strip(), maxsplit=1)[0]
     prog_if = _PROG_IF.search(text)
     if prog_if:
         text = text[: prog_if.start()]
@@ -71,19 +77,34 @@ def known(digits: str | None) -> str | None:
     return None if digits in _ALL_ONES else digits
 
 
-def header(lines: Sequence[str], index: int, width: int) -> Header | None:
-    """Return the header that a line is, with the name's end from the next lines where a wrap moved it there.
+def unprefixed(lines: Sequence[str]) -> list[str]:
+    """Return the lines without the quote marks or log prefix that stand before every one."""
+    found = ((i, _HEADER.search(line, 0, MAX_LINE)) for i, line in enumerate(lines))
+    return strip_common_prefix(lines, {i: match.start() for i, match in found if match})
 
-    ``width`` is the longest line's: a terminal breaks there, within words.
-    """
+
+def break_widths(lines: Sequence[str]) -> frozenset[int]:
+    """Return the longest line's length, tabs expanded or not, where a terminal seems to have broken the lines there."""
+    widths = set()
+    for lengths in ([len(line) for line in lines], [len(line.expandtabs()) for line in lines]):
+        width = max(lengths, default=0)
+        long = sum(length > width - 8 for length in lengths)
+        if width in _TERMINALS or (width > 78 and long > 1 and 10 * lengths.count(width) >= 7 * long):
+            widths.add(width)
+    return frozenset(widths)
+
+
+def header(lines: Sequence[str], index: int, widths: frozenset[int]) -> Header | None:
+    """Return the header that a line is, with the name's end from the next lines where a wrap moved it there."""
     found = _HEADER.search(lines[index], 0, MAX_LINE)
     if found is None:
         return None
     bdf, numeric, class_name, bracket, rest = found.groups()
-    sure = numeric or bracket or _CLASS.search(class_name)
-    if not sure and lines[index][: found.start()].strip(" \t>|"):
+    before = lines[index][: found.start()]
+    if not (numeric or bracket or _CLASS.search(class_name)) and before.strip(" \t>|"):
         return None
-    return Header(bdf, known(numeric or bracket), class_name, _unwrapped_name(rest or "", lines, index, width))
+    name = _unwrapped_name(rest or "", before, lines[index : index + 5], widths)
+    return Header(bdf, known(numeric or bracket), class_name, name)
 
 
 def detail(lines: Sequence[str], index: int) -> tuple[str, str] | None:
@@ -91,11 +112,11 @@ def detail(lines: Sequence[str], index: int) -> tuple[str, str] | None:
     found = _DETAIL.search(lines[index], 0, MAX_LINE)
     if found is None:
         return None
-    text = found[2]
+    text, is_last = found[2], index + 1 == len(lines)
+    if is_last:
+        return (found[1], _without_cut_width(text)) if text else None
     if not found[1].startswith("Lnk"):
         return found[1], text
-    if index + 1 == len(lines):
-        return found[1], _without_cut_width(text)
     return found[1], text + _moved(text, lines[index + 1])
 
 
@@ -104,25 +125,26 @@ def ends_function(line: str) -> bool:
     return bool(_BREAK.match(line) or _UNREADABLE.match(line) or _ELISION.match(line))
 
 
-def _unwrapped_name(text: str, lines: Sequence[str], index: int, width: int) -> str:
-    for at in range(index, min(index + 3, len(lines) - 1)):
-        before, after = lines[at], lines[at + 1]
-        if not after or after[0] == "\t" or after[:2] == "  " or _is_own(after.strip()):
+def _unwrapped_name(text: str, indent: str, lines: Sequence[str], widths: frozenset[int]) -> str:
+    """Add the lines that go on with a name: indented as its own, and unlike anything that begins something else."""
+    for before, line, after in zip(lines, lines[1:], [*lines[2:], ""], strict=False):
+        more = line[len(indent) :]
+        if not line.startswith(indent) or not more.strip() or more[0] == "\t" or more[:2] == "  " or _is_own(more):
             break
         unclosed = text.count("[") > text.count("]") or text.count("(") > text.count(")")
-        at_margin = len(before) + 1 + len(after.split()[0]) > 70
-        tail = _IDS.search(after) or _REVISION.search(after) or _PROG_IF.search(after)
-        between = at + 2 < len(lines) and _HEADER.search(lines[at + 2], 0, MAX_LINE)
-        if not (unclosed or (tail and len(before) >= 40) or (between and at_margin)):
+        tail = _IDS.search(more) or _REVISION.search(more) or _PROG_IF.search(more)
+        at_margin = len(before) + 1 + len(more.split()[0]) > 70
+        inside = after[len(indent) :][:1].isspace() or _DETAIL.search(after) or _HEADER.search(after, 0, MAX_LINE)
+        if not (unclosed or (tail and len(before) >= 40) or (at_margin and inside)):
             break
-        hard = len(before) == width >= _TERMINAL or _SPLIT_TOKEN.search(text)
-        text = text + ("" if hard else " ") + after[:MAX_LINE]
+        hard = len(before) in widths or len(before.expandtabs()) in widths or _SPLIT_TOKEN.search(text)
+        text = text + ("" if hard else " ") + more[:MAX_LINE]
     return text
 
 
 def _is_own(line: str) -> bool:
-    """Whether a line without indentation cannot be the rest of the one before."""
-    if _HEX_ROW.match(line) or _BREAK.match(line) or _DETAIL.match(line):
+    """Whether a line cannot be the rest of a name."""
+    if _HEX_ROW.match(line) or _BREAK.match(line) or _KEYWORD.match(line) or _DETAIL.search(line):
         return True
     return _HEADER.search(line, 0, MAX_LINE) is not None
 

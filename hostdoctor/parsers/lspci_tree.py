@@ -18,6 +18,7 @@ from hostdoctor.parsers.text import clean_lines, excerpt
 
 _LIMIT = 1 << 21  # characters; 10,000 functions fill one million
 _MARKS = ("-[0000:", "-+-[", "-[00", "]-+-", "]---")
+_OLD_ROOT = "[00]-"  # any other bus without a domain is the end of a line that lost its begin
 _SHIFT = 4  # columns that a branch may stand to the right of its siblings, by a careless edit
 _INDENT = 24  # a first label that stands deeper is a bus below a bridge that is not shown
 
@@ -89,22 +90,25 @@ def parse_lspci_tree(text: str, source: str = "lspci -tv") -> LspciTree:
 
 
 class _Begin(NamedTuple):
-    """Where a branch begins: the columns of its bars and its own, how it is joined, and whether a label follows."""
+    """Where a branch begins: the columns of its bars and its own, how it is joined, and a bus label."""
 
     bars: list[int]
     column: int
     connector: str
-    is_label: bool
+    label: str
     end: int
 
+    @property
+    def is_label(self) -> bool:
+        return bool(self.label)
 
-def _begin(text: str, offset: int) -> _Begin | None:
-    """Return where a line's branch begins, without the first ``offset`` bars, which are a log's."""
+
+def _begin(text: str) -> _Begin | None:
     start = START.match(text)
     if start is None:
         return None
-    bars = [i for i, character in enumerate(start[1]) if character == "|"][offset:]
-    return _Begin(bars, start.start(2), start[2], start[3] is not None, start.end(2))
+    bars = [i for i, character in enumerate(start[1]) if character == "|"]
+    return _Begin(bars, start.start(2), start[2], start[3] or "", start.end(2))
 
 
 class _Reader:
@@ -118,7 +122,6 @@ class _Reader:
         self.notes: dict[str, list[int]] = {}
         self.hidden: list[str] = []
         self.moved: set[str] = set()
-        self.offset = 0
         self.base = 0
         self.exact = True
         self.doubt = False
@@ -127,7 +130,7 @@ class _Reader:
     def read(self, line: Branch) -> None:
         """Take in the next branch."""
         self.number = line.number
-        start = _begin(line.text, 0)
+        start = _begin(line.text)
         if start is None:
             self._note("lines are left out of the text here")
             self.levels = [level for level in self.levels[:1] if level.is_top]
@@ -164,16 +167,15 @@ class _Reader:
         self.notes.setdefault(reason, []).append(self.number)
 
     def _is_new_tree(self, start: _Begin) -> bool:
-        if start.connector == "-+-":
-            return True
-        if start.column > _INDENT + self.base:
+        if start.bars or start.column > _INDENT + self.base:
             return False
         if start.connector == "-":
-            return not self.levels or start.column <= self.base + 8
-        return not self.roots and not start.bars
+            is_root = ":" in start.label or start.label == _OLD_ROOT
+            return is_root and (not self.levels or start.column <= self.base + 8)
+        return start.connector == "-+-" or not self.roots
 
     def _new_tree(self, start: _Begin) -> None:
-        self.base, self.offset = start.column, len(start.bars)
+        self.base = start.column
         self.exact, self.doubt = True, False
         self.levels = []
         if start.connector in {"+-", "\\-"}:
@@ -183,7 +185,7 @@ class _Reader:
 
     def _find(self, line: Branch) -> _Level | None:
         """Return the level that a branch belongs to: by its bars and by its column, which must not disagree."""
-        own, joined = _begin(line.text, self.offset), _begin(line.bars + line.text, self.offset)
+        own, joined = _begin(line.text), _begin(line.bars + line.text)
         if own is None or joined is None:
             return None
         options = (joined, own) if len(own.bars) >= len(joined.bars) - len(own.bars) else (joined,)
@@ -206,7 +208,7 @@ class _Reader:
             self._note("the lines before this one are missing")
         del self.levels[self.levels.index(level) + 1 :]
         text = line.bars + line.text if self.exact else line.text
-        start = _begin(text, self.offset)
+        start = _begin(text)
         if start is None:
             return
         level.open = start.connector == "+-"

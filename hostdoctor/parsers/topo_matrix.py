@@ -10,7 +10,7 @@ from itertools import combinations
 from hostdoctor.errors import ParseError
 from hostdoctor.facts import Fact, Gap, GapKind, Path
 from hostdoctor.parsers.text import clean_lines
-from hostdoctor.parsers.topo_matrix_header import LINK, MAX_DEVICES, MAX_LINE, Header, read_header
+from hostdoctor.parsers.topo_matrix_header import LINK, MAX_DEVICES, MAX_LINE, Header, is_cut_name, read_header
 from hostdoctor.parsers.topo_matrix_rows import Row, Table, read_tables
 
 MAX_TABLES = 32
@@ -112,7 +112,8 @@ def _legend(lines: Sequence[str], start: int) -> dict[str, set[str]]:
         if i == len(lines) - 1 and entries and not _is_whole_name(entries[-1][1], names):
             entries.pop()
         for label, name in entries:
-            names.setdefault(label, set()).add(name)
+            if not is_cut_name(name):
+                names.setdefault(label, set()).add(name)
         heading = heading or "NIC Legend" in line
         foreign = 0 if entries else foreign + bool(line.strip())
         if (names and foreign > 1) or (not heading and foreign > _LEGEND_LINES) or read_header(line):

@@ -20,7 +20,7 @@ JUNK = "\ufffd`*\"'\\"
 _GPU = re.compile(r"(?<![A-Za-z0-9_])GPU\d", re.ASCII)
 _LABEL = r"(?:GPU|NIC)\d{1,4}|mlx\d_(?:bond_)?\d{1,4}"
 # A label that the driver makes up may be fused to the next one; an RDMA device's own name (rocep4s0f0) may not.
-_DEVICE = re.compile(rf"\s*((?:{_LABEL})(?=\s|$|GPU|NIC|mlx|CPU|NUMA)|[a-z][\w.-]{{0,31}}\d(?=\s|$))", re.ASCII)
+_DEVICE = re.compile(rf"\s*((?:{_LABEL})(?=[\sGNCm]|$)|[a-z][\w.-]{{0,31}}\d(?=\s|$))", re.ASCII)
 _TWO_LABELS = re.compile(r"GPU\d{1,4}[\s|]*(?:GPU|NIC|mlx)\d", re.ASCII)
 _TITLE = re.compile(r"(?:CPU|NUMA) ?Affinity", re.ASCII)
 _ROW = re.compile(rf"(?<!\S)({_LABEL})\s+((?:(?:{LINK}|X)+(?:\s+|$))+)", re.ASCII)
@@ -30,13 +30,13 @@ _CELL = re.compile(rf"{LINK}|X", re.ASCII)
 class Header(Fact, frozen=True, kw_only=True):
     """The columns. ``cut``: the affinity columns are not all known, because the line is cut off.
 
-    ``wrapped``: it took more than one line, and so may rows.
+    ``wrapped_at``: the width at which a terminal wrapped it, and so may have wrapped rows; 0 where it did not.
     """
 
     labels: tuple[str, ...]
     columns: tuple[str, ...]
     cut: bool = False
-    wrapped: bool = False
+    wrapped_at: int = 0
 
     @property
     def index(self) -> dict[str, int]:
@@ -60,15 +60,25 @@ def unwrap_header(
     text, end = lines[start], start + 1
     while end < len(lines) and end - start < MAX_PIECES and "memory" not in header.columns:
         piece = lines[end]
-        if not piece.strip() or read_header(piece) or is_row(piece, header):
+        another = read_header(piece)
+        if (
+            not piece.strip()
+            or is_row(piece, header)
+            or (another and not header.index.keys().isdisjoint(another.labels))
+        ):
             break
         text += piece
         longer = read_header(text)
         if longer is None or longer.columns[-1:] == ("unknown",) or not _grew(header, longer):
             break
         header, end = longer, end + 1
-    wrapped = end > start + 1
-    return Header(labels=header.labels, columns=header.columns, cut=header.cut, wrapped=wrapped), end
+    width = max(map(len, lines[start:end])) if end > start + 1 else 0
+    return Header(labels=header.labels, columns=header.columns, cut=header.cut, wrapped_at=width), end
+
+
+def is_cut_name(text: str) -> bool:
+    """Say whether a device's name stops before its number: ``mlx5_``, ``mlx5_bond_``."""
+    return "mlx0_bond_".startswith(re.sub(r"\d", "0", text))
 
 
 def is_row(line: str) -> bool:
@@ -105,13 +115,13 @@ def _may_be_header(line: str) -> bool:
 
 def _header_from(line: str, position: int) -> Header | None:
     labels: dict[str, None] = {}
-    while len(labels) <= MAX_DEVICES and (match := _DEVICE.match(line, position)):
+    while len(labels) <= MAX_DEVICES and (match := _DEVICE.match(line, position)) and not is_cut_name(match[1]):
         if match[1] in labels:  # the rest of a longer label: NIC1 of NIC12
             return Header(labels=tuple(labels), columns=(), cut=True) if len(labels) > 1 else None
         labels[match[1]] = None
         position = match.end()
     columns, rest = _columns("".join(line[position:].split()))
-    cut = bool(rest) and any(title.startswith(rest) for title in (*TITLES, "NIC", "mlx"))
+    cut = bool(rest) and (is_cut_name(rest) or any(title.startswith(rest) for title in (*TITLES, "NIC")))
     if not labels or len(labels) > MAX_DEVICES or not (columns or (len(labels) > 1 and (cut or not rest))):
         return None
     if rest and not cut:

@@ -56,11 +56,11 @@ class Table(Fact, frozen=True, kw_only=True):
 
 
 class _Found(NamedTuple):
-    """A row as found: its place, the length of its line, and its text from the label on, one piece for each line."""
+    """A row as found: its place, its text from the label on, one piece for each line, and how far each line goes."""
 
-    index: int
-    width: int
+    place: int
     pieces: list[str]
+    widths: list[int]
 
 
 def read_tables(lines: Sequence[str]) -> Iterator[Table]:
@@ -93,7 +93,7 @@ def _table_without_header(lines: Sequence[str], line: int, start: int) -> Table 
 
 def _table(lines: Sequence[str], line: int, start: int, header: Header) -> Table:
     found, end = _find_rows(lines, start, header)
-    doubtful = _cropped(found, len(lines[start - 1]) if start > line and not header.wrapped else 0, header)
+    doubtful = _cropped(found, len(lines[line]), header) if start == line + 1 else set()
     if len(found) < len(header.labels) and not any(map(str.strip, lines[end : end + MAX_LINE])):
         doubtful.add(next(reversed(found), ""))  # where a text ends amid a table, it may end amid a word
     rows = {label: _row(row, header, label in doubtful) for label, row in found.items()}
@@ -101,11 +101,12 @@ def _table(lines: Sequence[str], line: int, start: int, header: Header) -> Table
 
 
 def _cropped(found: dict[str, _Found], width: int, header: Header) -> set[str]:
-    """Return the rows that end exactly where the header does, if none is longer: the page's edge may have cut them."""
-    widths = {label: row.width for label, row in found.items()}
-    if "memory" in header.columns or max(widths.values(), default=0) != width:
+    """Return the rows that reach farthest if that is no less far than the header: a page's edge may have cut both."""
+    farthest = max((row.widths[0] for row in found.values()), default=0)
+    tabs = any("\t" in row.pieces[0] for row in found.values())
+    if "memory" in header.columns or tabs or farthest < width:
         return set()
-    return {label for label in widths if widths[label] == width}
+    return {label for label, row in found.items() if row.widths[0] == farthest}
 
 
 def _find_rows(lines: Sequence[str], start: int, header: Header) -> tuple[dict[str, _Found], int]:
@@ -117,9 +118,10 @@ def _find_rows(lines: Sequence[str], start: int, header: Header) -> tuple[dict[s
         line = lines[i]
         row = _row_start(line, header)
         if row and row[0] not in found:
-            current = found[row[0]] = _Found(index=header.index[row[0]], width=len(line), pieces=[row[1]])
+            current = found[row[0]] = _Found(place=header.index[row[0]], pieces=[row[1]], widths=[len(line)])
         elif row is None and current and _continues(line, current, header):
             current.pieces.append(line)
+            current.widths.append(len(line))
         else:
             foreign += any(map(str.isalnum, line[:MAX_LINE]))
             if row or foreign > MAX_FOREIGN_LINES or "Legend" in line or read_header(line):
@@ -146,10 +148,10 @@ def _row_start(line: str, header: Header) -> tuple[str, str] | None:
 
 
 def _continues(line: str, found: _Found, header: Header) -> bool:
-    if not header.wrapped or len(found.pieces) >= MAX_PIECES or not _CONTINUATION.fullmatch(line[:MAX_LINE]):
+    if not header.wrapped_at or len(found.pieces) >= MAX_PIECES or not _CONTINUATION.fullmatch(line[:MAX_LINE]):
         return False
     row = _row(found, header, doubtful=False)
-    return row is None or not row.whole
+    return row is None or not row.whole or found.widths[-1] >= header.wrapped_at
 
 
 def _row(found: _Found, header: Header, doubtful: bool) -> Row | None:
@@ -158,7 +160,7 @@ def _row(found: _Found, header: Header, doubtful: bool) -> Row | None:
     Where a wrapped line's end and the next one's beginning may be one number or two, the reading that fills every
     column counts.
     """
-    readings = [row for text in _joined(found.pieces) if (row := _read(text, found.index, header, doubtful))]
+    readings = [row for text in _joined(found.pieces) if (row := _read(text, found.place, header, doubtful))]
     readings = [row for row in readings if row.whole] or readings
     if not readings or any(row.cells != readings[0].cells for row in readings):
         return None
@@ -178,7 +180,7 @@ def _joined(pieces: list[str]) -> Iterator[str]:
 
 def _read(text: str, index: int, header: Header, doubtful: bool) -> Row | None:
     count = len(header.labels)
-    cells, tail = _cells(text.split()[1:], count)
+    cells, tail = _cells(text.replace("N/A", " N/A ").split()[1:], count)
     selves = [i for i, cell in enumerate(cells) if cell == "X"]
     missing = len(cells) < count
     if len(cells) > count or (missing and tail) or (selves != [index] and (selves or len(cells) > index)):
@@ -192,21 +194,17 @@ def _read(text: str, index: int, header: Header, doubtful: bool) -> Row | None:
     return Row(cells=tuple(cells), affinity=affinity, whole=not header.cut and len(tail) == len(header.columns))
 
 
-def _cells(tokens: list[str], count: int) -> tuple[list[str], list[str]]:
+def _cells(words: list[str], count: int) -> tuple[list[str], list[str]]:
     """Return the path cells and the words behind them; what was fused is taken apart."""
     cells: list[str] = []
-    for i, word in enumerate(tokens):
+    for i, word in enumerate(words):
         fused = _CELLS_THEN_CPUS.fullmatch(word)
         if len(cells) >= count or word == "N/A" or word[0].isdigit():
-            return cells, _part_na(tokens[i:])
+            return cells, words[i:]
         if fused:
-            return cells + _CELL.findall(fused[1]), _part_na([fused[2], *tokens[i + 1 :]])
+            return cells + _CELL.findall(fused[1]), [fused[2], *words[i + 1 :]]
         cells += _CELL.findall(word) if _CELLS.fullmatch(word) else [word]
     return cells, []
-
-
-def _part_na(words: list[str]) -> list[str]:
-    return [part for word in words for part in word.replace("N/A", " N/A ").split()]
 
 
 def _affinity(text: str, tail: list[str], header: Header) -> dict[str, str] | None:
@@ -229,11 +227,10 @@ def _affinity(text: str, tail: list[str], header: Header) -> dict[str, str] | No
 
 def _as_driver(place: dict[str, str], columns: tuple[str, ...], tab_width: int) -> str:
     """Return the affinity cells as the driver prints them, tabs expanded if they were."""
-    numa = place.get("numa", "")
-    text = place.get("cpus", "") + "\t" if "cpus" in columns else ""
-    if "numa" in columns:
-        text += ("\tN/A" if numa == "N/A" else numa) + "\t\t"
-    text += place.get("memory", "")
+    text = ""
+    for column in columns:
+        word = place.get(column, "")
+        text += ("\t" if (column, word) == ("numa", "N/A") else "") + word + ("\t\t" if column == "numa" else "\t")
     return (text.expandtabs(tab_width) if tab_width else text).rstrip()
 
 

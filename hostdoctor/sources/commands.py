@@ -133,9 +133,9 @@ def _outcome(out: bytes, err: bytes, status: int | None, deadline: float) -> Com
         late = time.monotonic() >= deadline
         reason = "did not answer in time" if late else f"printed more than {MAX_OUTPUT_BYTES >> 20} MiB"
         return Completed(text=text, reason=reason, kind="timeout" if late else "error")
-    said = err.decode("utf-8", "replace").strip() or text.strip()
-    first = said.splitlines()[0][:200] if said else "no message"
-    return Completed(text=text, reason=f"{_ending(status)}: {first}", kind="error")
+    said = err.decode("utf-8", "replace").strip() or (text.strip() if status > 0 else "")
+    first = f": {said.splitlines()[0][:200]}" if said else ""
+    return Completed(text=text, reason=_ending(status) + first, kind="error")
 
 
 def _ending(status: int) -> str:

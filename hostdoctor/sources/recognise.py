@@ -19,11 +19,11 @@ from hostdoctor.sources.signs import TAIL, Format, Mark
 FORMATS = (*signs_gpu.FORMATS, *signs_cpu.FORMATS, *signs_pci.FORMATS)
 
 MAX_LINE = 2048  # characters of a line that are looked at, besides its last TAIL
-CLOSE = 3  # lines within which a weak sign still speaks for the section above
+CLOSE = 120  # lines (a large matrix) within which a weak sign still speaks for the section above
 LEAD = 8  # lines above the first sign that may belong to it
 SAMPLES = 500  # signs from which a log prefix is learnt
 MAX_SECTIONS = 256  # far above what one host gives
-_QUOTE = re.compile(r"(?:> ?)+")
+_QUOTE = re.compile(r">(?: ?>)*")
 
 
 class Section(Fact, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ def recognise(text: str) -> tuple[Section, ...]:
         return ()
     lines = clean_lines(text)
     if "\n>" in text or text.startswith(">"):
-        lines = [_QUOTE.sub("", line) if line[:1] == ">" else line for line in lines]
+        lines = cut_prefix(lines, _QUOTE)
     clusters = _enough(lines, formats)
     bare = _without_prefixes(lines, clusters)
     if bare is not None:

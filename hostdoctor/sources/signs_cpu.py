@@ -35,21 +35,27 @@ _LSCPU_NAMED = ("Architecture", "Byte Order", "Vendor ID", "Model name", "On-lin
 _LSCPU_BELONGS = re.compile(
     r"^\s+\S|(?<!\S)(?:Vulnerab|Flags|Stepping|CPU |Model|Virtuali|Hypervisor|L\d|Caches|NUMA|Frequency|Address|Book"
     r"|Drawer|Machine|Dispatching|Microcode|Physical|BogoMIPS|Off-line|Socket|Cluster)[^=:]{0,40}:|^# |^[\d,]+$"
-    r"|^[^:：]{0,40}[^\x00-\x7f][^:：]{0,40}[:：]"
+    r"|:\s+(?:x86_64|aarch64|ppc64le|s390x|riscv64|i686)$|^[^:：]{0,40}[^\x00-\x7f][^:：]{0,40}[:：]"
 )
 
 
 def _lscpu(line: str) -> Mark | None:
     if found := _LSCPU.search(line):
-        sign = found[found.lastindex or 0]
-        key = sign if sign.startswith(_LSCPU_ONCE) else ""
-        column = -1 if found["json"] else found.start()
-        return Mark("node" if found[3] and key.endswith("CPU(s)") else sign, column, key, key == "Architecture")
+        return _lscpu_english(line, found)
     found = _LSCPU_ANY_LANGUAGE.search(line)
     if found is None:
         return None
     index = found.lastindex or 0
     return Mark(found[index], found.start() if index < 3 else -1)
+
+
+def _lscpu_english(line: str, found: "re.Match[str]") -> Mark:
+    sign = found[found.lastindex or 0]
+    if sign == "CPU(s)" and "NUMA" in line[: found.start()]:
+        return Mark("NUMA", -1)  # German: NUMA-Knoten0 CPU(s)
+    key = sign if sign.startswith(_LSCPU_ONCE) else ""
+    column = -1 if found["json"] else found.start()
+    return Mark("node" if found[3] and key.endswith("CPU(s)") else sign, column, key, key == "Architecture")
 
 
 def _lscpu_enough(signs: Mapping[str, int]) -> bool:

@@ -9,7 +9,7 @@ _LINK = r"(?:SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV\d{1,2})"
 _TOPO_ROW = re.compile(rf"(GPU(?<!\SGPU)\d{{1,4}})\s+(?:X|{_LINK}+|OK|NS|CNS|GNS|TNS)(?!\S)")
 _TOPO_CELLS = re.compile(rf"\s(?:(X)|({_LINK}+)|(OK|NS|CNS|GNS|TNS))(?!\S)")
 _TOPO_LABEL = re.compile(r"GPU(?<!\SGPU)\d{1,4}(?=\s|$)")
-_TOPO_NAMES = re.compile(r"(?:GPU|NIC)\d{1,4}(?:\s+(?:GPU|NIC)\d{1,4}){0,1000}$")
+_TOPO_NAMES = re.compile(r"GPU\d{1,4}(?:\s+(?:GPU|NIC)\d{1,4}(?:\s|$)|$)")
 _TOPO_BELONGS = re.compile(
     rf"(?<!\S)(?:X|{_LINK}+)(?!\S)|Legend:|= (?:Self|Connection)|(?<!\S)NIC\d{{1,4}}\s?:|NUMA Affinity|GPU NUMA ID"
 )

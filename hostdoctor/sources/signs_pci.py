@@ -28,12 +28,11 @@ _LSPCI = re.compile(
     r"(?<!\S)((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7])\s+(?:Class )?([^:\[\]\s][^:\[\]]{2,70}?)"
     r"( \[[0-9a-f]{4}\])?:(?:\s|$)"
 )
-# The last word of the classes in pci.ids.
+# How the names of classes in pci.ids end, and those of one word.
 _LSPCI_CLASS = re.compile(
-    r"(?:controller|bridge|device|memory|peripheral|accelerators?|co-?processor|processor|class|instrumentation|interface"
-    r"|adapter|bus|pic|timer|rtc|iommu|modem|smbus|infiniband|scanner|pen|mouse|function|port|channel|card|counters"
-    r"|synchronization|1394\)|ssa|network|[0-9a-f]{4})",
-    re.IGNORECASE,
+    r".*[ -](?:controller|bridge|device|memory|peripheral|accelerators?|processor|class|[iI]nstrumentation|[iI]nterface"
+    r"|adapter|bus|Bus|port|Pen|Channel|Card|counters|synchroni[sz]ation|synchronizer|\(IEEE 1394\)|[mM]anagement"
+    r"|coprocessor|[sS]tation)|Bluetooth|Broadband|CXL|Processor|CANBUS|Bridge|Modem|Timer|PIC|RTC|IOMMU|SMBus|InfiniBand|SSA|Scanner|Coprocessor|Keyboard|[0-9a-f]{4}"
 )
 _LSPCI_BELONGS = re.compile(
     r"^\s|\t|^[0-9a-f]{2,3}: [0-9a-f]{2} |(?<!\S)(?:LnkCap|LnkSta|LnkCtl|DevCap|DevSta|DevCtl|Capabilities:"
@@ -45,7 +44,7 @@ def _lspci(line: str) -> Mark | None:
     found = _LSPCI.search(line)
     if found is None:
         return None
-    known = found[3] or _LSPCI_CLASS.fullmatch(found[2].rpartition(" ")[2])
+    known = found[3] or _LSPCI_CLASS.fullmatch(found[2])
     return Mark("device", found.start(), key=found[1]) if known else None
 
 

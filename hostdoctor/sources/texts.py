@@ -93,7 +93,12 @@ def read_text_file(path: "Path | Literal['-']") -> str:
     than MAX_BYTES, or is not text.
     """
     label = _STANDARD_INPUT if path == "-" else str(path)
-    data = sys.stdin.buffer.read(MAX_BYTES + 1) if isinstance(path, str) else _read(path)
+    try:
+        data = _read_standard_input() if isinstance(path, str) else _read(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"{label}: no such file") from error
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{label}: {getattr(error, 'strerror', None) or error}") from error
     if len(data) > MAX_BYTES:
         raise SourceError(f"{label}: more than {MAX_BYTES >> 20} MiB")
     encoding = _encoding(data[:_SAMPLE_BYTES])
@@ -102,18 +107,24 @@ def read_text_file(path: "Path | Literal['-']") -> str:
     return _decode(data, encoding)
 
 
+def _read_standard_input() -> bytes:
+    if sys.stdin is None:
+        raise SourceError(f"{_STANDARD_INPUT}: closed")
+    return sys.stdin.buffer.read(MAX_BYTES + 1)
+
+
 def _read(path: Path) -> bytes:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise SourceError(f"{path}: not a regular file (standard input is named -)")
-        # What was a file a moment ago may be a FIFO now.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as stream:  # noqa: PTH123  a descriptor
-            return stream.read(MAX_BYTES + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"{path}: no such file") from error
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    _refuse_unless_regular(path, path.stat())
+    # What was a file a moment ago may be a FIFO now: opening that must not wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as stream:  # noqa: PTH123  a descriptor
+        _refuse_unless_regular(path, os.fstat(descriptor))
+        return stream.read(MAX_BYTES + 1)
+
+
+def _refuse_unless_regular(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise SourceError(f"{path}: not a regular file (name standard input as -)")
 
 
 def _encoding(sample: bytes) -> str | None:

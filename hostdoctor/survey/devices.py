@@ -70,10 +70,10 @@ def _class_names(source: Source, kind: str) -> dict[str, tuple[str, ...]]:
 
 
 def _pci_parent(source: Source, path: str) -> str | None:
-    """Return the PCI function that a class device hangs on: the target of its ``device`` link."""
+    """Return the PCI function that a class device hangs on, also through a virtio device of its own."""
     base = source.readlink(path) or path
-    target = source.readlink(f"{base}/device")
-    return canonical_bdf(target.rpartition("/")[2]) if target else None
+    target = source.readlink(f"{base}/device") or ""
+    return next((bdf for part in reversed(target.split("/")) if (bdf := canonical_bdf(part))), None)
 
 
 def _nic(device: PciDevice, netdevs: tuple[str, ...], rdma: tuple[str, ...]) -> Nic:

@@ -29,7 +29,7 @@ def merge_pci(sysfs: tuple[PciDevice, ...], texts: Texts, notes: Notes) -> tuple
 
 
 def _merge_listings(devices: dict[str, PciDevice], texts: Texts, notes: Notes) -> None:
-    from hostdoctor.parsers.lspci import upstream_from_buses
+    from hostdoctor.parsers.lspci_buses import upstream_from_buses
 
     whole = bool(devices)
     for listing in texts.listings:

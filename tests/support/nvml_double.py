@@ -37,7 +37,9 @@ Gpus = Mapping[int, Mapping[str, Any]]
 
 def compiler() -> str | None:
     """Return the C compiler here, None when there is none."""
-    return next((path for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if (path := shutil.which(name))), None)
+    return next(
+        (path for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if (path := shutil.which(name))), None
+    )
 
 
 def build_library(folder: Path) -> Path:

@@ -1,0 +1,153 @@
+"""``hostdoctor check``: formats, exit statuses, selection, acceptance."""
+
+import datetime
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import hostdoctor
+
+Root = Callable[[str], str]
+
+# name of the host -> status under (nagios, npd, gate with its own default, gate --fail-on warning)
+STATUSES = {"dgx-h100": (0, 0, 0, 0), "demo": (2, 1, 1, 1), "sick-2n": (2, 1, 1, 1)}
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_the_exit_status_follows_the_style(root_of: Root, name: str) -> None:
+    common = ("check", "--from", root_of(name), "--format", "nagios")
+    found = (
+        hostdoctor(*common).status,
+        hostdoctor(*common, "--exit-style", "npd").status,
+        hostdoctor(*common, "--exit-style", "gate").status,
+        hostdoctor(*common, "--exit-style", "gate", "--fail-on", "warning").status,
+    )
+    assert found == STATUSES[name]
+
+
+def test_findings_below_fail_on_count_as_ok(root_of: Root) -> None:
+    common = ("check", "--from", root_of("sick-2n"), "--format", "nagios", "--ignore", "HD201,HD101")
+    assert hostdoctor(*common, "--fail-on", "warning").status == 1
+    assert hostdoctor(*common, "--fail-on", "critical").status == 3  # the node of one GPU stays unknown
+
+
+def test_info_counts_only_when_asked(root_of: Root) -> None:
+    common = ("check", "--from", root_of("dgx-h100"), "--format", "nagios")
+    assert hostdoctor(*common).status == 0
+    assert hostdoctor(*common, "--fail-on", "info").status == 1
+
+
+def test_an_unknown_map_is_unknown_and_never_blocks_a_gate(root_of: Root) -> None:
+    common = ("check", "--from", root_of("sick-2n"), "--select", "HD302", "--gpus", "6", "--format", "nagios")
+    ignored = (*common, "--fail-on", "critical")
+    assert [hostdoctor(*ignored, "--exit-style", style).status for style in ("nagios", "npd", "gate")] == [3, 2, 0]
+
+
+def test_json_is_the_report_with_the_host(root_of: Root) -> None:
+    ran = hostdoctor("check", "--from", root_of("demo"), "--format", "json")
+    report = json.loads(ran.out)
+    assert (ran.status, report["status"], report["schema_version"]) == (2, "critical", "1")
+    assert report["host"]["system"]["hostname"] == "demo"
+    fired = {result["id"]: result for result in report["results"] if result["status"] == "fail"}
+    assert fired["HD201"]["findings"][0]["subject"] == "GPU5"
+    assert fired["HD201"]["findings"][0]["evidence"]
+    assert {"text", "risk", "scope", "undo", "verify"} == set(fired["HD201"]["findings"][0]["remedy"])
+
+
+def test_every_skip_has_a_kind_and_a_reason(root_of: Root) -> None:
+    for name in ("demo", "workstation", "no-gpu-2n"):
+        report = json.loads(hostdoctor("check", "--from", root_of(name), "--format", "json").out)
+        skips = [result for result in report["results"] if result["status"] == "skip"]
+        assert all(result["skip_kind"] and result["reason"] for result in skips)
+
+
+def test_the_nagios_line_is_one_short_line_with_perfdata(root_of: Root) -> None:
+    ran = hostdoctor("check", "--from", root_of("demo"), "--format", "nagios")
+    message, _, perfdata = ran.out.partition(" | ")
+    assert message == "HOSTDOCTOR CRITICAL - HD201 gpu-link-narrow GPU5"
+    assert len(message) <= 80
+    assert re.fullmatch(r"critical=1 warning=0 info=\d+ passed=\d+ skipped=\d+ gpus=8 nodes=2\n", perfdata)
+
+
+def test_markdown_names_every_finding(root_of: Root) -> None:
+    out = hostdoctor("check", "--from", root_of("demo"), "--format", "markdown").out
+    assert out.startswith("## hostdoctor: critical\n")
+    assert "| critical | HD201 gpu-link-narrow | GPU5 |" in out
+
+
+def test_only_selected_checks_run(root_of: Root) -> None:
+    report = json.loads(
+        hostdoctor("check", "--from", root_of("demo"), "--select", "hd201,numa-balancing-on", "--format", "json").out
+    )
+    assert [result["id"] for result in report["results"]] == ["HD201", "HD301"]
+
+
+def test_only_named_gpus_are_judged(root_of: Root) -> None:
+    common = ("check", "--from", root_of("demo"), "--select", "HD201", "--format", "nagios", "--gpus")
+    report = json.loads(hostdoctor("topo", "--from", root_of("demo"), "--format", "json").out)
+    gpu5 = report["gpus"][5]
+    assert hostdoctor(*common, "0,1").status == 0
+    for word in ("5", gpu5["bdf"], gpu5["bdf"].removeprefix("0000:"), gpu5["uuid"], "all"):
+        assert hostdoctor(*common, word).status == 2
+
+
+def test_demo_needs_nothing_of_this_host() -> None:
+    ran = hostdoctor("check", "--demo")
+    assert ran.status == 2
+    assert "HD201 gpu-link-narrow: GPU5" in ran.out
+
+
+@pytest.mark.parametrize(("days", "status"), [(1, 0), (0, 0), (-1, 2)])
+def test_an_accepted_finding_comes_back_after_its_date(root_of: Root, tmp_path: Path, days: int, status: int) -> None:
+    today = datetime.datetime.now(tz=datetime.timezone.utc).date()
+    until = today + datetime.timedelta(days=days)
+    config = tmp_path / "config.toml"
+    config.write_text(f'[[accept]]\nid = "HD201"\nsubject = "GPU5"\nreason = "riser ordered"\nuntil = {until}\n')
+    ran = hostdoctor("check", "--from", root_of("demo"), "--config", str(config))
+    assert ran.status == status
+    assert ("1 finding accepted" in ran.out) == (status == 0)
+
+
+def test_an_acceptance_for_another_subject_does_not_count(root_of: Root, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[[accept]]\nid = "HD201"\nsubject = "GPU1"\nreason = "x"\nuntil = 2999-01-01\n')
+    assert hostdoctor("check", "--from", root_of("demo"), "--config", str(config)).status == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[accept]]\nid = 'HD201'\nreason = 'x'\n", "until"),
+        ("[[accpt]]\n", "accpt"),
+        ("[[accept]\n", ""),
+        ("[[accept]]\nid = 'HD201'\nreason = 'x'\nuntil = 'soon'\n", "until"),
+    ],
+)
+def test_a_bad_configuration_is_one_line_and_usage(tmp_path: Path, text: str, says: str) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(text)
+    ran = hostdoctor("check", "--demo", "--config", str(config))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)
+    assert says in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--select", "HD999"), "unknown check id"),
+        (("--select", "HD10"), "did you mean HD1"),
+        (("--ignore", "gpu-numa-unknow"), "did you mean HD101"),
+        (("--format", "yaml"), "yaml"),
+        (("--timeout", "0"), "timeout"),
+        (("--gpus", "17"), "no GPU '17'"),
+        (("--no-such-option",), "no-such-option"),
+        (("--config", "/nowhere/config.toml"), "no such file"),
+    ],
+)
+def test_bad_usage_is_one_line_and_64(arguments: tuple[str, ...], says: str) -> None:
+    ran = hostdoctor("check", "--demo", *arguments)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)
+    assert says in ran.err

@@ -1,0 +1,100 @@
+"""What ``--from`` takes, what it refuses, and with which status."""
+
+import io
+import json
+import os
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import hostdoctor
+from tests.support.hostbuilder import build_files, load_host, pack
+
+Root = Callable[[str], str]
+
+MATRIX = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-31\t0\nGPU1\tNV4\t X \t32-63\t1\n"
+NUMACTL = (
+    "available: 2 nodes (0-1)\nnode 0 cpus: 0 1\nnode 0 size: 1000 MB\nnode 0 free: 10 MB\nnode 1 cpus: 2 3\n"
+    "node 1 size: 1000 MB\nnode 1 free: 10 MB\nnode distances:\nnode   0   1 \n  0:  10  21 \n  1:  21  10 \n"
+)
+
+
+def topo(*names: str) -> dict[str, object]:
+    ran = hostdoctor("topo", *(part for name in names for part in ("--from", name)), "--format", "json")
+    assert ran.status == 0, ran.err
+    document = json.loads(ran.out)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_a_folder_and_its_archive_give_the_same_host(root_of: Root, tmp_path: Path) -> None:
+    archive = tmp_path / "dgx.tar.gz"
+    archive.write_bytes(pack(build_files(load_host("dgx-h100"))))
+    a, b = topo(root_of("dgx-h100")), topo(str(archive))
+    assert {k: v for k, v in a.items() if k != "sources"} == {k: v for k, v in b.items() if k != "sources"}
+
+
+def test_loose_texts_are_joined(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(MATRIX)
+    (tmp_path / "b.txt").write_text(NUMACTL)
+    host = topo(str(tmp_path / "a.txt"), str(tmp_path / "b.txt"))
+    assert [gpu["numa_node"] for gpu in host["gpus"]] == [0, 1]  # type: ignore[attr-defined]
+    assert [node["memory_bytes"] for node in host["numa_nodes"]] == [1000 << 20] * 2  # type: ignore[attr-defined]
+    assert host["paths"] == [{"a": "GPU0", "b": "GPU1", "kind": "NV4"}]
+
+
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((MATRIX + "\n" + NUMACTL).encode())))
+    assert len(topo("-")["gpus"]) == 2  # type: ignore[arg-type]
+
+
+def test_nothing_of_this_machine_leaks_into_a_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(MATRIX)
+    system = topo(str(tmp_path / "a.txt"))["system"]
+    assert isinstance(system, dict)
+    assert set(system.values()) == {None}
+
+
+def bad_inputs(folder: Path) -> dict[str, tuple[str, int]]:
+    """Map a case to what is given and the status it must end with."""
+    (folder / "empty").mkdir()
+    (folder / "bare" / "sys").mkdir(parents=True)
+    (folder / "bare" / "proc").mkdir()
+    (folder / "unknown").mkdir()
+    (folder / "unknown" / "notes.txt").write_text("hello")
+    (folder / "prose.txt").write_text("nothing that we know\n" * 5)
+    (folder / "zero").write_bytes(b"")
+    (folder / "noise").write_bytes(bytes(range(256)) * 64)
+    (folder / "cut.tar.gz").write_bytes(pack(build_files(load_host("workstation")))[:2000])
+    (folder / "fake.tar.gz").write_bytes(b"\x1f\x8b" + b"junk" * 200)
+    with tarfile.open(folder / "other.tar", "w") as archive:
+        archive.add(folder / "prose.txt", "docs/prose.txt")
+    os.mkfifo(folder / "pipe")
+    return {
+        "missing file": (str(folder / "nowhere"), 64),
+        "empty folder": (str(folder / "empty"), 3),
+        "folder with empty sys and proc": (str(folder / "bare"), 3),
+        "folder with nothing known": (str(folder / "unknown"), 3),
+        "prose": (str(folder / "prose.txt"), 3),
+        "empty file": (str(folder / "zero"), 3),
+        "noise": (str(folder / "noise"), 3),
+        "cut archive": (str(folder / "cut.tar.gz"), 3),
+        "not an archive": (str(folder / "fake.tar.gz"), 3),
+        "archive of something else": (str(folder / "other.tar"), 3),
+        "pipe": (str(folder / "pipe"), 3),
+        "device": ("/dev/zero", 3),
+    }
+
+
+@pytest.mark.parametrize("command", ["check", "topo"])
+def test_bad_input_is_one_clear_line(tmp_path: Path, command: str) -> None:
+    found = {}
+    for case, (name, status) in bad_inputs(tmp_path).items():
+        ran = hostdoctor(command, "--from", name)
+        assert (ran.out, ran.err.count("\n")) == ("", 1), case
+        assert "internal error" not in ran.err, case
+        found[case] = (ran.status, status)
+    assert {case: pair for case, pair in found.items() if pair[0] != pair[1]} == {}
