@@ -1,5 +1,6 @@
 """The kernel's cpulist and nodelist format, ``0-3,8,10-14:2/4`` (Documentation/admin-guide/kernel-parameters.rst)."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
 from hostdoctor.errors import ParseError
@@ -63,6 +64,22 @@ def format_cpulist(ids: Iterable[int]) -> str:
         first = runs.pop()[0] if runs and i == runs[-1][1] + 1 else i
         runs.append((first, i))
     return _format(runs)
+
+
+def count_cpulist(text: str) -> int:
+    """Return how many ids a list of ascending ids names."""
+    return sum(map(len, cpulist_ranges(text)))
+
+
+def is_within(text: str, others: Iterable[str]) -> bool:
+    """Tell whether each id of a list is in one of the others."""
+    spans = sorted((span.start, span.stop) for other in others for span in cpulist_ranges(other))
+    runs: list[tuple[int, int]] = []
+    for start, stop in spans:
+        first, last = runs.pop() if runs and start <= runs[-1][1] else (start, stop)
+        runs.append((first, max(last, stop)))
+    ends = [bisect_right(runs, (span.start, MAX_ID + 2)) for span in cpulist_ranges(text)]
+    return all(end > 0 and span.stop <= runs[end - 1][1] for end, span in zip(ends, cpulist_ranges(text), strict=True))
 
 
 def shared_cpus(lists: Mapping[int, str]) -> frozenset[int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hostdoctor.errors import ParseError
 from hostdoctor.facts import Fact, Gap
-from hostdoctor.parsers.cpulist import parse_cpulist
+from hostdoctor.parsers.cpulist import count_cpulist
 from hostdoctor.parsers.lscpu_labels import (
     by_structure,
     cpus_of,
@@ -112,7 +112,7 @@ def _told(record: LscpuRecord) -> int:
 
 
 def _listed(nodes: Mapping[int, str | None]) -> int:
-    return sum(len(parse_cpulist(cpus or "")) for cpus in nodes.values())
+    return sum(count_cpulist(cpus or "") for cpus in nodes.values())
 
 
 class _Reading:
@@ -224,7 +224,7 @@ class _Reading:
         except ParseError as error:
             self._gap("online", f"{error.reason}: {pair.value[:40]!r}")
             return None
-        if not online or ((pair.is_glued or pair.is_cut) and len(parse_cpulist(online)) != cpus):
+        if not online or ((pair.is_glued or pair.is_cut) and count_cpulist(online) != cpus):
             self._gap("online", "the list is cut")
             return None
         return online

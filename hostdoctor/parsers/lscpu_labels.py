@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise, takewhile
 
 from hostdoctor.errors import ParseError
-from hostdoctor.parsers.cpulist import canonical_cpulist, cpulist_ranges, format_cpulist
+from hostdoctor.parsers.cpulist import canonical_cpulist, count_cpulist, format_cpulist
 from hostdoctor.parsers.lscpu_text import Pair
 
 MAX_NODE = 1023
@@ -59,6 +59,7 @@ _NOT_NODES = re.compile(r"GPU|\bID\b|[Aa]ffinity")
 _INTEGER = re.compile(r"\d{1,7}")
 _CODE = re.compile(r"\d{1,7}|0x[0-9a-fA-F]{1,8}")
 _MASK = re.compile(r"(?:0x)?[0-9a-fA-F,]{1,4096}")
+_HEX_LIKE = re.compile(r"[0-9a-fA-Fx,:\s.…-]*")
 _LIST_LIKE = re.compile(r"[\d,:\s.…-]*|0x[0-9a-fA-F,]*")
 # A word with a number or several words; not a revision ("2.3 (pvr 004e 1203)").
 _NAME = re.compile(r"(?=.*[^\W\d_]{2})(?!\d+\.\d).*[\d\s]")
@@ -68,7 +69,10 @@ _RUN_WITHOUT_FAMILY = 4
 
 def node_id(pair: Pair) -> int | None:
     """Return the node whose CPUs a line tells: a label with NUMA and one number, a value that is a list or blank."""
-    if "NUMA" not in pair.label or _NOT_NODES.search(pair.label) or not _LIST_LIKE.fullmatch(pair.value):
+    if "NUMA" not in pair.label or _NOT_NODES.search(pair.label):
+        return None
+    like = _HEX_LIKE if pair.label.endswith(" CPU(s)") else _LIST_LIKE
+    if not like.fullmatch(pair.value):
         return None
     numbers = re.findall(r"\d{1,5}", pair.label)
     return int(numbers[0]) if len(numbers) == 1 and int(numbers[0]) <= MAX_NODE else None
@@ -147,7 +151,7 @@ def _lists_up_to(value: str, count: int) -> bool:
     except ParseError:
         return False
     has_leading_zero = any(len(number) > 1 for number in re.findall(r"(?<!\d)0\d*", value))
-    return not has_leading_zero and 0 < sum(map(len, cpulist_ranges(canonical))) <= count
+    return not has_leading_zero and 0 < count_cpulist(canonical) <= count
 
 
 def _topology(pairs: Sequence[Pair], listed: int) -> dict[str, Pair]:

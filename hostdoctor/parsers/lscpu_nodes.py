@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hostdoctor.errors import ParseError
-from hostdoctor.parsers.cpulist import parse_cpulist, shared_cpus
+from hostdoctor.parsers.cpulist import count_cpulist, is_within, shared_cpus
 from hostdoctor.parsers.lscpu_labels import cpus_of, node_id
 from hostdoctor.parsers.lscpu_text import Pair
 
@@ -42,7 +42,7 @@ class NodeLists:
             cpus = cpus_of(pair.value, is_mask=self.is_mask and bool(pair.value))
         except ParseError as error:
             return None, f"{error.reason}: {pair.value[:40]!r}"
-        if pair.is_glued and not parse_cpulist(cpus) <= parse_cpulist(online or ""):
+        if pair.is_glued and not is_within(cpus, [online or ""]):
             return None, "the list is wrapped, and what follows may not belong to it"
         return cpus, None
 
@@ -61,8 +61,7 @@ def _kind(pair: Pair) -> str:
 def _is_whole(node: int, lists: Mapping[int, str | None], online: str | None, count: int | None) -> bool:
     """Tell whether the last list of a text that ends inside its line is whole, as far as others tell."""
     if online is not None:
-        together = frozenset[int]().union(*(parse_cpulist(cpus or "") for cpus in lists.values()))
-        return together >= parse_cpulist(online)
-    size = len(parse_cpulist(lists[node] or ""))
-    others = {len(parse_cpulist(cpus)) for other, cpus in lists.items() if cpus and other != node}
+        return is_within(online, (cpus or "" for cpus in lists.values()))
+    size = count_cpulist(lists[node] or "")
+    others = {count_cpulist(cpus) for other, cpus in lists.items() if cpus and other != node}
     return count == len(lists) and size > 0 and (not others or size in others)

@@ -35,6 +35,7 @@ _LIST = re.compile(r"[\d,:-]+")
 # lscpu wraps a value at the terminal's width and aligns the rest; a terminal or a mailer does not align it.
 _ALIGNED_COLUMNS = 10
 _WRAP_COLUMNS = 40
+_TERMINAL_COLUMNS = 80
 _SHORTEST_RUN_TOGETHER = 3
 _MAX_LABEL = 120
 _MAX_VALUE = 16_384
@@ -120,7 +121,7 @@ def _continued(pair: Pair, columns: int, line: str) -> Pair | None:
     if not more or len(pair.value) > _MAX_VALUE:
         return None
     if pair.value and not _LIST.fullmatch(pair.value):
-        seam = "" if is_aligned else " "
+        seam = "" if is_aligned or columns >= _TERMINAL_COLUMNS else " "
         is_more = is_aligned or columns >= _WRAP_COLUMNS
         return msgspec.structs.replace(pair, value=pair.value + seam + more) if is_more else None
     if not _LIST.fullmatch(more):

@@ -64,8 +64,12 @@ class DistanceTable:
         return list(self.rows) if all(len(row) == len(self.rows) for row in self.rows.values()) else []
 
     def _continue(self, tokens: list[str]) -> bool:
-        """Take the rest of a wrapped header or row: numbers alone, and no more than there are columns."""
-        if self._current is None or not all(_NUMBER.fullmatch(token) or is_elision(token) for token in tokens):
+        """Take the rest of a wrapped header or row: numbers alone, where there are columns left for them."""
+        if (
+            self._current is None
+            or self._is_full()
+            or not all(_NUMBER.fullmatch(token) or is_elision(token) for token in tokens)
+        ):
             return False
         return all(self._token(token) for token in tokens)
 
@@ -76,9 +80,9 @@ class DistanceTable:
             return self._begin_row(int(token[:-1]))
         if self._current is None or not (is_elision(token) or _NUMBER.fullmatch(token)):
             return False
-        if self._is_full():
+        if is_elision(token) and self._is_full():
             self._current = None
-            return is_elision(token)
+            return True
         self._current.append(None if is_elision(token) else int(token))
         return True
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from itertools import pairwise, takewhile
 
 from hostdoctor.errors import ParseError
-from hostdoctor.parsers.cpulist import canonical_cpulist, cpulist_ranges, parse_cpulist
+from hostdoctor.parsers.cpulist import canonical_cpulist, count_cpulist, parse_cpulist
 from hostdoctor.parsers.numactl_table import MAX_NODE, DistanceTable, is_elision
 from hostdoctor.parsers.prefix import strip_common_prefix
 from hostdoctor.parsers.text import clean_lines
@@ -65,7 +65,7 @@ class CpuText:
             if not self._is_followed:
                 raise
             cpus = canonical_cpulist(self._with_numbers_rejoined(), source)
-        if self._count not in {None, sum(map(len, cpulist_ranges(cpus)))}:
+        if self._count not in {None, count_cpulist(cpus)}:
             raise ParseError(source, 0, listed, f"{self._count} CPUs counted, others listed")
         return cpus
 

@@ -23,7 +23,7 @@ def clean_lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
 
 
-def excerpt(text: str, marks: Iterable[str], limit: int = 1 << 21) -> str:
+def excerpt(text: str, marks: Iterable[str], limit: int = 1 << 20) -> str:
     """Return a text as it is, or of a longer one the ``limit`` characters around the first mark that occurs in it.
 
     Marks are tried in order. The excerpt begins at a line's begin; it is ``""`` where no mark occurs.

@@ -6,6 +6,7 @@ Columns are found by their names; which there are depends on the driver. Unknown
 import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from string import digits
 
 from hostdoctor.errors import ParseError
 from hostdoctor.facts import Fact, Gap, GapKind, Path
@@ -21,7 +22,6 @@ _ROOM = 10  # the driver adds no item to a CPU list that is already this long
 _LINK = re.compile(LINK, re.ASCII)
 _ID_LIST = re.compile(r"\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*", re.ASCII)
 _LEGEND_ENTRY = re.compile(r"\b(NIC\d{1,4}):\s+([\w.-]+)", re.ASCII)
-_MLX_NAME = re.compile(r"mlx\d_(?:bond_)?\d+", re.ASCII)
 _OLD_KINDS = {"SOC": "SYS"}
 
 
@@ -105,15 +105,14 @@ def _is_complete(table: Table) -> bool:
 def _legend(lines: Sequence[str], start: int) -> dict[str, set[str]]:
     """Return the names that the NIC legend behind a table gives each label (several where it contradicts itself)."""
     names: dict[str, set[str]] = {}
-    heading, foreign = False, 0
+    heading, foreign, last = False, 0, ""
     for i in range(start, min(len(lines), start + _LEGEND_LINES + 2 * MAX_DEVICES)):
         line = lines[i]
         entries = _LEGEND_ENTRY.findall(line[:MAX_LINE]) if heading else []
-        if i == len(lines) - 1 and entries and not _is_whole_name(entries[-1][1], names):
-            entries.pop()
         for label, name in entries:
-            if not is_cut_name(name):
+            if not is_cut_name(name) and (i < len(lines) - 1 or _follows(name, last)):
                 names.setdefault(label, set()).add(name)
+                last = name
         heading = heading or "NIC Legend" in line
         foreign = 0 if entries else foreign + bool(line.strip())
         if (names and foreign > 1) or (not heading and foreign > _LEGEND_LINES) or read_header(line):
@@ -121,9 +120,11 @@ def _legend(lines: Sequence[str], start: int) -> dict[str, set[str]]:
     return names
 
 
-def _is_whole_name(name: str, names: dict[str, set[str]]) -> bool:
-    """Doubt the last name of a text that ends without a line's end: mlx5_1 may be the head of mlx5_12."""
-    return _MLX_NAME.fullmatch(name) is not None and {name} not in names.values()
+def _follows(name: str, last: str) -> bool:
+    """Doubt the last name of a text that ends without a line's end: behind mlx5_9, mlx5_1 is the head of mlx5_10."""
+    stem, number = name.rstrip(digits), name[len(name.rstrip(digits)) :]
+    before = last[len(stem) :] if last.startswith(stem) else ""
+    return number != "" and (not before.isdigit() or int(number[:9]) > int(before[:9]))
 
 
 class _Cell(Fact, frozen=True, kw_only=True):

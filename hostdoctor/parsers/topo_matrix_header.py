@@ -24,7 +24,7 @@ _DEVICE = re.compile(rf"\s*((?:{_LABEL})(?=[\sGNCm]|$)|[a-z][\w.-]{{0,31}}\d(?=\
 _TWO_LABELS = re.compile(r"GPU\d{1,4}[\s|]*(?:GPU|NIC|mlx)\d", re.ASCII)
 _TITLE = re.compile(r"(?:CPU|NUMA) ?Affinity", re.ASCII)
 _ROW = re.compile(rf"(?<!\S)({_LABEL})\s+((?:(?:{LINK}|X)+(?:\s+|$))+)", re.ASCII)
-_CELL = re.compile(rf"{LINK}|X", re.ASCII)
+CELL = re.compile(rf"{LINK}|X", re.ASCII)
 
 
 class Header(Fact, frozen=True, kw_only=True):
@@ -61,11 +61,8 @@ def unwrap_header(
     while end < len(lines) and end - start < MAX_PIECES and "memory" not in header.columns:
         piece = lines[end]
         another = read_header(piece)
-        if (
-            not piece.strip()
-            or is_row(piece, header)
-            or (another and not header.index.keys().isdisjoint(another.labels))
-        ):
+        repeats = another is not None and not header.index.keys().isdisjoint(another.labels)
+        if repeats or not piece.strip() or is_row(piece, header):
             break
         text += piece
         longer = read_header(text)
@@ -92,7 +89,7 @@ def header_from_rows(lines: Sequence[str], start: int) -> Header | None:
     count = 0
     for line in lines[start : start + MAX_DEVICES]:
         row = _ROW.search(line[:MAX_LINE])
-        cells = _CELL.findall(row[2]) if row else []
+        cells = CELL.findall(row[2]) if row else []
         if row is None or row[1] in labels or cells[len(labels) :][:1] != ["X"]:
             break
         count = count or len(cells)

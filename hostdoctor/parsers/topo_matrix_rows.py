@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from hostdoctor.facts import Fact
 from hostdoctor.parsers.topo_matrix_header import (
+    CELL,
     JUNK,
     LINK,
     MAX_LINE,
@@ -26,7 +27,6 @@ from hostdoctor.parsers.topo_matrix_header import (
 MAX_TRIES = 5_000
 MAX_FOREIGN_LINES = 3
 
-_CELL = re.compile(rf"{LINK}|X", re.ASCII)
 _CELLS = re.compile(rf"(?:{LINK}|X)+", re.ASCII)
 _CELLS_THEN_CPUS = re.compile(rf"((?:{LINK}|X)*(?:SYS|NODE|PHB|PXB|PIX|SOC|X))(\d[\d,-]*)", re.ASCII)
 _AFFINITY = re.compile(r"N/A|[\d,-]+", re.ASCII)
@@ -202,8 +202,8 @@ def _cells(words: list[str], count: int) -> tuple[list[str], list[str]]:
         if len(cells) >= count or word == "N/A" or word[0].isdigit():
             return cells, words[i:]
         if fused:
-            return cells + _CELL.findall(fused[1]), [fused[2], *words[i + 1 :]]
-        cells += _CELL.findall(word) if _CELLS.fullmatch(word) else [word]
+            return cells + CELL.findall(fused[1]), [fused[2], *words[i + 1 :]]
+        cells += CELL.findall(word) if _CELLS.fullmatch(word) else [word]
     return cells, []
 
 
@@ -216,8 +216,9 @@ def _affinity(text: str, tail: list[str], header: Header) -> dict[str, str] | No
     places = [dict(zip(kept, tail, strict=True)) for kept in combinations(columns, len(tail))]
     printed = _printed_tail(text, len(header.labels))
     fits = [place for place in places if printed and _as_driver(place, columns, printed[1]) == printed[0]]
-    # A header without its last column may have been cropped: then the words' places have to fit, where they are kept.
-    if len(places) == 1 and (fits or not printed or "memory" in columns):
+    # A header without all three columns may have been cropped: then the words' places have to fit, where they are kept.
+    trusted = len(columns) == 3 or not (printed or "memory" in columns)
+    if len(places) == 1 and (fits or trusted):
         return blank | places[0]
     # The driver leaves no blank at the end: a row without its last column has been cut, maybe within a number.
     if len(fits) == 1 and columns[-1] in fits[0]:

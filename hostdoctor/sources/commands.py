@@ -59,7 +59,8 @@ class Running:
         _unfinished.add(process)
         out, err, complete = _collect(process, self._deadline)
         status = _finish(process, self._deadline if complete else 0.0)
-        _unfinished.discard(process)
+        if process.returncode is not None:
+            _unfinished.discard(process)
         self._outcome = _outcome(out, err, status if complete else None, self._deadline)
 
 

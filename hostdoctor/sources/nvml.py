@@ -41,6 +41,8 @@ def nvml_output(completed: Completed) -> NvmlOutput:
         return NvmlOutput(document=answered, state="ok")
     if completed.kind == "timeout":
         return NvmlOutput(document=answered, state="timeout", reason=completed.reason)
+    if completed.kind in ("missing", "denied"):
+        return NvmlOutput(reason=f"could not be asked: {completed.reason}")
     return NvmlOutput(document=answered, state="error", reason=completed.reason)
 
 

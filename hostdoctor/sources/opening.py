@@ -5,7 +5,6 @@ from pathlib import Path
 
 from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.sources.base import Source
-from hostdoctor.sources.combined import CombinedSource
 from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import DiskTree
 
@@ -18,7 +17,11 @@ def open_source(names: Sequence[str]) -> Source:
     Raises UsageError for what does not exist, SourceError for what cannot be read or holds nothing known.
     """
     sources = [_open(name) for name in names]
-    return sources[0] if len(sources) == 1 else CombinedSource(sources)
+    if len(sources) == 1:
+        return sources[0]
+    from hostdoctor.sources.combined import CombinedSource
+
+    return CombinedSource(sources)
 
 
 def _open(name: str) -> Source:

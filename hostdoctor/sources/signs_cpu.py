@@ -30,6 +30,7 @@ _LSCPU_ANY_LANGUAGE = re.compile(
     r"(?<!\S)(?:(BogoMIPS)|(L1d)(?![\w<\"])[^:：\"<]{0,20})\s{0,4}[:：]|(32-bit, 64-bit|Little Endian|Big Endian"
     r"|GenuineIntel|AuthenticAMD)$|(NUMA)(?! node:)[^:：\"<]{0,40}[:：]\s*[\d,-]+$"
 )
+_LSCPU_NODE = re.compile(r"NUMA\D{1,20}\d{1,5}\D{0,20}[:：]\s*\d")
 _LSCPU_ONCE = ("Architecture", "CPU(s)", "On-line", "NUMA")
 _LSCPU_NAMED = ("Architecture", "Byte Order", "Vendor ID", "Model name", "On-line CPU(s) list", "NUMA", "BogoMIPS")
 _LSCPU_BELONGS = re.compile(
@@ -40,22 +41,19 @@ _LSCPU_BELONGS = re.compile(
 
 
 def _lscpu(line: str) -> Mark | None:
-    if found := _LSCPU.search(line):
-        return _lscpu_english(line, found)
+    found = _LSCPU.search(line)
+    if found and not (found[2] == "CPU(s)" and "NUMA" in line):  # German: NUMA-Knoten0 CPU(s)
+        sign = found[found.lastindex or 0]
+        key = sign if sign.startswith(_LSCPU_ONCE) else ""
+        column = -1 if found["json"] else found.start()
+        return Mark("node" if found[3] and key.endswith("CPU(s)") else sign, column, key, key == "Architecture")
     found = _LSCPU_ANY_LANGUAGE.search(line)
     if found is None:
         return None
+    if "CPU" in line and _LSCPU_NODE.match(found[0]):
+        return Mark("node", -1, key=found[0].partition(":")[0].strip())
     index = found.lastindex or 0
     return Mark(found[index], found.start() if index < 3 else -1)
-
-
-def _lscpu_english(line: str, found: "re.Match[str]") -> Mark:
-    sign = found[found.lastindex or 0]
-    if sign == "CPU(s)" and "NUMA" in line[: found.start()]:
-        return Mark("NUMA", -1)  # German: NUMA-Knoten0 CPU(s)
-    key = sign if sign.startswith(_LSCPU_ONCE) else ""
-    column = -1 if found["json"] else found.start()
-    return Mark("node" if found[3] and key.endswith("CPU(s)") else sign, column, key, key == "Architecture")
 
 
 def _lscpu_enough(signs: Mapping[str, int]) -> bool:

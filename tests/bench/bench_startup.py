@@ -47,7 +47,7 @@ def _small(target: Path) -> tuple[Path, str]:
     return target, "constructed DGX H100 (the capture is not here)"
 
 
-def _times(commands: dict[str, Sequence[str]]) -> dict[str, list[float]]:
+def _times(commands: dict[str, tuple[str, ...]]) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {label: [] for label in commands}
     for _ in range(ROUNDS):
         for label, argv in commands.items():
@@ -57,7 +57,7 @@ def _times(commands: dict[str, Sequence[str]]) -> dict[str, list[float]]:
     return times
 
 
-def _print(commands: dict[str, Sequence[str]], times: dict[str, list[float]]) -> None:
+def _print(commands: dict[str, tuple[str, ...]], times: dict[str, list[float]]) -> None:
     medians = {label: statistics.median(values) for label, values in times.items()}
     base, topo, check = list(medians.values())[:3]
     for label, seconds in medians.items():

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hostdoctor.errors import ParseError
+from hostdoctor.parsers.text import clean_lines
 from hostdoctor.parsers.topo_matrix import TopoGpu, TopoMatrix, TopoNic, parse_topo_matrix
 from tests.support.corpus import corpus_names, corpus_text
 
@@ -136,3 +137,40 @@ def test_what_is_unknown_has_a_gap_and_nothing_else_has(kind: str, name: str) ->
 def test_refused(kind: str, name: str) -> None:
     with pytest.raises(ParseError, match=expected(kind, name)["error"]):
         matrix(kind, name)
+
+
+def wrapped(text: str, width: int) -> str:
+    return "\n".join(line[i : i + width].rstrip() for line in text.split("\n") for i in range(0, len(line) or 1, width))
+
+
+def damaged(text: str) -> Iterator[str]:
+    wide = text.expandtabs()
+    yield "\n".join(" ".join(line.split()) for line in text.split("\n"))
+    yield "\n".join(f"(x pid={i}) {line}" for i, line in enumerate(text.split("\n")))
+    for width in range(60, 280, 11):
+        yield wrapped(wide, width)
+        yield "\n".join(line[:width] for line in wide.split("\n"))
+    for i in range(1, len(text), len(text) // 30 + 1):
+        yield text[:i]
+        yield text[i:]
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize(("kind", "name"), [file for file in MATRICES if file[0] == "nvidia-smi-topo"])
+def test_damage_never_makes_a_value_wrong(kind: str, name: str) -> None:
+    entry = expected(kind, name)
+    devices, adapters = tuple(gpus(entry)), nics(entry)
+    labels = [gpu.label for gpu in devices] + [nic.label for nic in adapters]
+    true_paths = links(entry, labels)
+    for text in damaged("\n".join(clean_lines(corpus_text(kind, f"{name}.txt")))):
+        try:
+            read = parse_topo_matrix(text)
+        except ParseError:
+            continue
+        assert {(p.a, p.b): p.kind for p in read.paths}.items() <= true_paths.items()
+        assert {nic.name for nic in read.nics} <= {nic.name for nic in adapters} | {None}
+        for gpu, true in zip(read.gpus, devices, strict=False):
+            assert gpu.label == true.label
+            assert gpu.cpus in (true.cpus, None)
+            assert gpu.numa_nodes in (true.numa_nodes, ())
+            assert gpu.memory_numa_node in (true.memory_numa_node, None)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from hostdoctor.sources.base import NvmlOutput
+from hostdoctor.sources.nvml import nvml_output, start_nvml
 from tests.support.hostbuilder import HostFiles, build_files, load_host, write_tree
 from tests.support.live_run import unshare
 from tests.support.nvml_double import build_library, compiler, describe, topology_of
@@ -15,6 +17,7 @@ HOST = "l40s-4"  # two sockets, four GPUs
 REAL_TOOLS = ("numactl", "lspci", "lscpu")
 
 Driver = Callable[..., dict[str, str]]
+Reader = Callable[..., NvmlOutput]
 
 
 @pytest.fixture(scope="session")
@@ -64,3 +67,16 @@ def tools(tmp_path: Path) -> Path:
     folder.mkdir()
     linked(folder, *REAL_TOOLS)
     return folder
+
+
+@pytest.fixture
+def read(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    """Return a function that reads a described driver as the live host does."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
+    monkeypatch.setenv("NVML_DOUBLE", str(tmp_path / "nvml.txt"))
+
+    def reader(document: dict[str, Any], *, timeout_s: float = 60, **changes: Any) -> NvmlOutput:
+        (tmp_path / "nvml.txt").write_text(describe(document, **changes), encoding="utf-8")
+        return nvml_output(start_nvml(timeout_s).wait())
+
+    return reader

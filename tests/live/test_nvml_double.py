@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from hostdoctor.sources.base import NvmlOutput
+from hostdoctor.sources.commands import Completed
 from hostdoctor.sources.nvml import nvml_output, start_nvml
+from tests.live.conftest import Reader
 from tests.support.hostbuilder import build_files, host_names, load_host
 from tests.support.nvml_double import (
     DRIVER_NOT_LOADED,
@@ -28,22 +30,14 @@ NVLINKED = "dgx-h100"
 
 
 def document_of(name: str) -> dict[str, Any]:
-    nvml = build_files(load_host(name)).nvml
-    document: dict[str, Any] = nvml["document"] if nvml else None
+    """Return what NVML says on a described host, ``{}`` where it was not asked."""
+    document: dict[str, Any] = (build_files(load_host(name)).nvml or {}).get("document", {})
     return document
 
 
-@pytest.fixture
-def read(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that reads a described driver as the live host does."""
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_library))
-    monkeypatch.setenv("NVML_DOUBLE", str(tmp_path / "nvml.txt"))
-
-    def reader(document: dict[str, Any], *, timeout_s: float = 60, **changes: Any) -> NvmlOutput:
-        (tmp_path / "nvml.txt").write_text(describe(document, **changes), encoding="utf-8")
-        return nvml_output(start_nvml(timeout_s).wait())
-
-    return reader
+def gpus_of(output: NvmlOutput) -> list[dict[str, Any]]:
+    gpus: list[dict[str, Any]] = (output.document or {})["gpus"]
+    return gpus
 
 
 @pytest.fixture
@@ -72,7 +66,7 @@ def python(nvml_library: Path, tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", [name for name in host_names() if document_of(name)])
-def test_what_is_described_is_what_is_read(name: str, read: Any) -> None:
+def test_what_is_described_is_what_is_read(name: str, read: Reader) -> None:
     document = document_of(name)
     output = read(document, topology=topology_of(name))
     assert (output.state, output.reason) == ("ok", None)
@@ -91,49 +85,49 @@ def test_what_is_described_is_what_is_read(name: str, read: Any) -> None:
         (NO_PERMISSION, "Insufficient Permissions"),
     ],
 )
-def test_a_driver_that_cannot_be_used_says_why(code: int, reason: str, read: Any) -> None:
+def test_a_driver_that_cannot_be_used_says_why(code: int, reason: str, read: Reader) -> None:
     assert read(document_of(NVLINKED), init={"return": code}) == NvmlOutput(state="error", reason=reason)
 
 
-def test_a_field_that_fails_is_null_and_the_rest_is_read(read: Any) -> None:
+def test_a_field_that_fails_is_null_and_the_rest_is_read(read: Reader) -> None:
     gpus = {2: {"fail.uuid": GPU_IS_LOST, "fail.max_generation": NOT_SUPPORTED, "mig": None}}
     output = read(document_of(NVLINKED), gpus=gpus)
-    gpu = output.document["gpus"][2]
+    gpu = gpus_of(output)[2]
     assert (output.state, gpu["uuid"], gpu["link"]["max_generation"], gpu["mig"]) == ("ok", None, None, None)
     assert gpu["errors"]["uuid"] == "GPU is lost"
     assert gpu["errors"]["max_generation"] == "Not Supported"
     assert (gpu["name"], gpu["link"]["max_width_lanes"]) == ("NVIDIA H100 80GB HBM3", 16)
 
 
-def test_a_gpu_that_is_lost_between_two_answers_keeps_the_first(read: Any) -> None:
+def test_a_gpu_that_is_lost_between_two_answers_keeps_the_first(read: Reader) -> None:
     output = read(document_of(NVLINKED), gpus={1: {"lost_after": 3}})
-    lost, next_one = output.document["gpus"][1:3]
+    lost, next_one = gpus_of(output)[1:3]
     assert output.state == "ok"
     assert lost["bdf"] == document_of(NVLINKED)["gpus"][1]["bdf"]
     assert (lost["cpu_affinity"], lost["errors"]["cpu_affinity"]) == (None, "GPU is lost")
     assert next_one["cpu_affinity"] == document_of(NVLINKED)["gpus"][2]["cpu_affinity"]
 
 
-def test_a_gpu_without_a_handle_is_its_index_and_the_reason(read: Any) -> None:
+def test_a_gpu_without_a_handle_is_its_index_and_the_reason(read: Reader) -> None:
     output = read(document_of(NVLINKED), gpus={1: {"lost_after": 0}, 3: {"fail.handle": NO_PERMISSION}})
-    assert output.document["gpus"][1] == {"index": 1, "errors": {"handle": "GPU is lost"}}
-    assert output.document["gpus"][3] == {"index": 3, "errors": {"handle": "Insufficient Permissions"}}
-    assert output.document["gpus"][7]["errors"].keys() == {"memory_node", "c2c"}
+    assert gpus_of(output)[1] == {"index": 1, "errors": {"handle": "GPU is lost"}}
+    assert gpus_of(output)[3] == {"index": 3, "errors": {"handle": "Insufficient Permissions"}}
+    assert gpus_of(output)[7]["errors"].keys() == {"memory_node", "c2c"}
 
 
-def test_gpus_that_answered_before_the_deadline_are_kept(read: Any) -> None:
-    output = read(document_of(NVLINKED), gpus={2: {"sleep_ms": NEVER}}, timeout_s=4)
-    assert (output.state, output.document["count"]) == ("timeout", 8)
-    assert [gpu["index"] for gpu in output.document["gpus"]] == [0, 1]
+def test_gpus_that_answered_before_the_deadline_are_kept(read: Reader) -> None:
+    output = read(document_of(NVLINKED), gpus={2: {"sleep_ms": NEVER}}, timeout_s=3)
+    assert (output.state, (output.document or {})["count"]) == ("timeout", 8)
+    assert [gpu["index"] for gpu in gpus_of(output)] == [0, 1]
 
 
-def test_gpus_that_answered_before_the_library_crashed_are_kept(read: Any) -> None:
+def test_gpus_that_answered_before_the_library_crashed_are_kept(read: Reader) -> None:
     output = read(document_of(NVLINKED), gpus={2: {"crash_after": 5}})
     assert (output.state, output.reason) == ("error", "killed by SIGSEGV")
-    assert [gpu["index"] for gpu in output.document["gpus"]] == [0, 1]
+    assert [gpu["index"] for gpu in gpus_of(output)] == [0, 1]
 
 
-def test_a_slow_driver_is_waited_for(read: Any) -> None:
+def test_a_slow_driver_is_waited_for(read: Reader) -> None:
     began = time.monotonic()
     assert read(document_of("workstation"), init={"sleep_ms": 700}, gpus={0: {"sleep_ms": 20}}).state == "ok"
     assert time.monotonic() - began > 0.7 + 10 * 0.02
@@ -147,6 +141,11 @@ def test_a_library_that_cannot_be_loaded_is_absent_with_the_reason(
     output = nvml_output(start_nvml(60).wait())
     assert output.state == "absent"
     assert "file too short" in (output.reason or "")
+
+
+def test_a_reader_that_could_not_be_started_says_nothing_of_the_driver() -> None:
+    output = nvml_output(Completed(reason="python3: permission denied", kind="denied"))
+    assert output == NvmlOutput(state="not-asked", reason="could not be asked: python3: permission denied")
 
 
 def test_other_questions_are_answered_too(python: Any) -> None:

@@ -418,6 +418,12 @@ def test_a_legend_that_contradicts_itself_names_nothing() -> None:
     assert gaps(matrix) == {"nics[0].name": "the legend gives it several names"}
 
 
+@pytest.mark.parametrize(("last", "name"), [("mlx5_3", "mlx5_3"), ("mlx5_1", None), ("mlx5_bond_0", "mlx5_bond_0")])
+def test_a_legend_that_ends_within_a_name(last: str, name: str | None) -> None:
+    matrix = parse_topo_matrix(FABRIC.replace("rocep65s0f1\n", last))
+    assert matrix.nics == (TopoNic(label="NIC0", name="mlx5_2"), TopoNic(label="NIC1", name=name))
+
+
 def test_a_legend_amid_wide_blanks() -> None:
     legend = "NIC Legend:\n" + " " * 90 + "\n  NIC0: mlx5_2" + " " * 90 + "NIC1: rocep65s0f1" + " " * 90 + "\n"
     assert parse_topo_matrix(FABRIC.split("NIC Legend")[0] + legend) == parse_topo_matrix(FABRIC)

@@ -126,6 +126,14 @@ def test_recognises_lscpu_in_any_language() -> None:
         assert text_of(f"root@host:~# lscpu\n{text}root@host:~#\n", "lscpu") == rstripped(text)
 
 
+def test_recognises_grepped_lines_of_lscpu_in_any_language() -> None:
+    chinese = "NUMA 节点0 CPU：    0-63\nNUMA 节点1 CPU：    64-127\n"
+    spanish = "Modo(s) NUMA:                        1\nCPU(s) del nodo NUMA 0:              0-3\n"
+    assert kinds(chinese) == ["lscpu"]
+    assert kinds("[0]: " + spanish.replace("\n", "\n[0]: ")) == ["lscpu"]
+    assert kinds(chinese + chinese) == ["lscpu", "lscpu"]
+
+
 def test_recognises_lscpu_as_json() -> None:
     pairs = [line.split(":", 1) for line in LSCPU.splitlines()]
     entries = ",".join(f'{{\n         "field": "{k}:",\n         "data": "{v.strip()}"\n      }}' for k, v in pairs)
@@ -195,10 +203,11 @@ NOT_KNOWN = {
     "cpuinfo": "vendor_id\t: GenuineIntel\nmodel name\t: Example\nflags\t\t: fpu\nbogomips\t: 6000.00\n",
     "virsh": "CPU model:           x86_64\nCPU(s):              8\nCore(s) per socket:  4\nThread(s) per core:  2\n",
     "softirqs": "                    CPU0       CPU1\n          HI:         1          0\n  TIMER:     3000       2000\n",
-    "dmesg": "[    1.0] pci 0000:00:1f.0: [8086:1234] type 00\n[    2.0] nvme nvme0: 8/0/0 default/read/poll queues\n",
+    "dmesg": "[  1.0] pci 0000:00:1f.0: [8086:1234] type 00\n[  2.0] nvme nvme0: 8/0/0 default/read/poll queues\n",
     "times": "10:05.3 Controller: started\n12:30:05.1 bridge: up\n",
-    "code": 'if "NUMA node0 CPU(s):" in line:\n    nodes = re.match(r"node (\\d+) cpus:", line)\n    run(["nvidia-smi"])\n',
+    "code": 'if "NUMA node0 CPU(s):" in line:\n    re.match(r"node (\\d+) cpus:", line)\n    run(["nvidia-smi"])\n',
     "table": "+-----+-----+\n| a   | b   |\n+-----+-----+\n",
+    "node sizes": "NUMA node 0: 128\nCPU time on NUMA node 1: 12 s\n",
     "numbers": "  0:  10  20\n  1:  20  10\n",
     "os-release": 'NAME="Example"\nVERSION_ID="9"\n',
     "compose file": "services:\n  gpu:\n    environment:\n      - CUDA_VISIBLE_DEVICES=0\n",
@@ -229,7 +238,8 @@ LINES = sorted(
 )
 def test_sections_lie_within_the_text_in_order(lines: list[str]) -> None:
     sections = recognise("\n".join(lines))
-    assert [0, *(s.first_line for s in sections)] == sorted([0, *(s.first_line for s in sections)])
+    starts = [section.first_line for section in sections]
+    assert starts == sorted(starts)
     for section in sections:
         assert section.text.endswith("\n")
         assert 1 <= section.first_line

@@ -1,8 +1,10 @@
 """Running the real command line on this machine, with other tools, another driver library and another ``/sys``."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess  # noqa: TID251  runs the command line from outside
 import sys
 import time
@@ -53,10 +55,11 @@ class Started:
         environment: dict[str, str] | None = None,
         sys_folder: Path | None = None,
         user: int | None = None,
+        python: str = sys.executable,
     ) -> None:
         self._mark = uuid.uuid4().hex
         kept = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
-        command = [sys.executable, "-m", "hostdoctor", *arguments]
+        command = [python, "-m", "hostdoctor", *arguments]
         if sys_folder is not None:
             command = [*unshare(), _full("sh"), "-c", _full_paths(MOUNT_SYS), str(sys_folder), *command]
         self._began = time.monotonic()
@@ -75,7 +78,7 @@ class Started:
 
     def started_processes(self) -> tuple[str, ...]:
         """Return the command lines of the processes of this run that are alive, the run's own left out."""
-        return tuple(_alive(self._mark, except_pid=self.process.pid))
+        return tuple(_alive(self._mark, except_pid=self.process.pid).values())
 
     def end(self) -> Ended:
         """Wait for the end; a run that takes two minutes is killed and fails the test."""
@@ -84,13 +87,13 @@ class Started:
         finally:
             self.process.kill()
         seconds = time.monotonic() - self._began
-        left = self.started_processes()
-        for _ in range(20):  # a killed process may take a moment to be gone
-            if not left:
-                break
+        limit = time.monotonic() + 2  # a killed process may take a moment to be gone
+        while (left := _alive(self._mark, except_pid=self.process.pid)) and time.monotonic() < limit:
             time.sleep(0.1)
-            left = self.started_processes()
-        return Ended(status=self.process.returncode, out=out, err=err, seconds=seconds, left=left)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return Ended(status=self.process.returncode, out=out, err=err, seconds=seconds, left=tuple(left.values()))
 
 
 @lru_cache(maxsize=1)
@@ -114,8 +117,9 @@ def _full_paths(script: str) -> str:
     return script.replace("mount", _full("mount"), 1)
 
 
-def _alive(mark: str, except_pid: int) -> list[str]:
-    found = []
+def _alive(mark: str, except_pid: int) -> dict[int, str]:
+    """Return the processes that carry a mark: their ids and command lines."""
+    found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if f"{MARK}={mark}".encode() not in (folder / "environ").read_bytes() or folder.name == str(except_pid):
@@ -123,5 +127,5 @@ def _alive(mark: str, except_pid: int) -> list[str]:
             words = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        found.append(" ".join(word.decode(errors="replace") for word in words).strip())
+        found[int(folder.name)] = " ".join(word.decode(errors="replace") for word in words).strip()
     return found
