@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # What some tests meet for real; without root or apt-get those tests are skipped and say so.
-SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci
+SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h
 
 .PHONY: run test lint types unit packages bench schemas demo clean
 
@@ -39,7 +39,7 @@ $(READY): pyproject.toml
 
 packages:
 	@missing=""; for pair in $(SYSTEM_PACKAGES); do \
-	  command -v "$${pair#*:}" >/dev/null || missing="$$missing $${pair%%:*}"; done; \
+	  command -v "$${pair#*:}" >/dev/null || [ -e "$${pair#*:}" ] || missing="$$missing $${pair%%:*}"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "installing:$$missing"; \

@@ -21,7 +21,7 @@ def gpu_numa_disagreement(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     value makes every statement about that link a guess.
 
     ## Remedy
-    Trust sysfs first, then check with `hostdoctor measure copy` before binding. Update firmware and driver.
+    Trust sysfs first, then compare copy bandwidth bound to each node before binding. Update firmware and driver.
 
     ## References
     - https://docs.kernel.org/admin-guide/abi-testing.html (sysfs-bus-pci)
@@ -38,7 +38,7 @@ def gpu_numa_disagreement(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             evidence=[pair for i, found in differing.items() for d in found for pair in quoted(host, i, d)],
             effect=FAR_NODE_EFFECT,
             remedy=Remedy(
-                text="Find the near node with hostdoctor measure copy and bind by that; update firmware and driver.",
+                text="Compare copy bandwidth bound to each node (numactl), bind by that; update firmware and driver.",
                 risk="reboot",
                 undo="None needed.",
                 verify="hostdoctor check --select HD102 finds nothing.",

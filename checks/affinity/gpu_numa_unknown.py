@@ -19,8 +19,8 @@ def gpu_numa_unknown(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
 
     ## Remedy
     Update the firmware, whose ACPI tables must give each root bridge a proximity domain (`_PXM`). In a virtual machine
-    ask for a guest topology that shows nodes and root complexes. Until then `hostdoctor measure copy` shows which node
-    is near. Never write `numa_node`: it taints the kernel.
+    ask for a guest topology that shows nodes and root complexes. Until then copy bandwidth
+    measured from each node (numactl) shows which is near. Never write `numa_node`: it taints the kernel.
 
     ## References
     - https://docs.kernel.org/admin-guide/abi-testing.html (sysfs-bus-pci, numa_node)
@@ -48,11 +48,11 @@ def gpu_numa_unknown(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
         evidence=evidence,
         effect=FAR_NODE_EFFECT,
         remedy=Remedy(
-            text="Only the hypervisor knows: ask for a guest with vNUMA and PCIe locality; until then compare the nodes"
-            " with hostdoctor measure copy."
+            text="Only the hypervisor knows: ask for a guest with vNUMA and PCIe locality; until then compare copy"
+            " bandwidth from each node (numactl)."
             if guest
-            else "Update the firmware (ACPI _PXM of the root bridges); until then find the near node with hostdoctor"
-            " measure copy. Never write numa_node.",
+            else "Update the firmware (ACPI _PXM of the root bridges); until then compare copy bandwidth"
+            " from each node (numactl). Never write numa_node.",
             risk="none" if guest else "reboot",
             undo="None needed.",
             verify="cat /sys/bus/pci/devices/<BDF>/numa_node shows a node.",

@@ -58,7 +58,7 @@ def sub_numa_clustering(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             risk="restart",
             scope="process",
             undo="Start without the binding.",
-            verify="hostdoctor budget shows what each node can hold.",
+            verify="numactl --hardware shows what each node has free.",
         ),
     )
 

@@ -19,7 +19,7 @@ def topology_hidden_by_vm(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
 
     ## Remedy
     Ask the provider for an instance that shows vNUMA and PCIe locality, or give NCCL the provider's topology file
-    (`NCCL_TOPO_FILE`). Do not bind by guess; compare halves of the CPUs with `hostdoctor measure copy`.
+    (`NCCL_TOPO_FILE`). Do not bind by guess; compare copy bandwidth from each half of the CPUs (taskset).
 
     ## References
     - https://github.com/NVIDIA/nccl/issues/1843, https://github.com/kubevirt/kubevirt/issues/13926

@@ -6,7 +6,7 @@ from hostdoctor.facts import Host
 
 BALANCES, TIERS = 1, 2  # the two bits of kernel.numa_balancing
 FAULTS = "vmstat.numa_hint_faults"
-BIND = "Bind the service's memory to its GPUs' node (hostdoctor wrap): the kernel leaves bound memory where it is."
+BIND = "Bind the service's memory to its GPUs' node (numactl): the kernel leaves bound memory where it is."
 LEAVE = " Leave the setting as it is: its second bit moves pages between fast and slow memory."
 LAST = " Turning kernel.numa_balancing off changes every process on this host: only if no binding is possible."
 

@@ -41,7 +41,7 @@ def nvme_numa_unknown(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
         "warning" if metal and data else "info",
         evidence=[(f"{gap.source}: numa_node of {name}", gap.reason) for name, gap in lost.items()],
         remedy=Remedy(
-            text="Only the host below knows: compare near and far with hostdoctor measure nvme."
+            text="Only the host below knows: compare fio runs bound to each node with numactl."
             if guest
             else "Update the firmware, or move the drive below another root bridge; never write numa_node.",
             risk="none" if guest else "reboot",

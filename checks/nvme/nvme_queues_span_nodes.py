@@ -50,6 +50,6 @@ def nvme_queues_span_nodes(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             text="Usually nothing to do. Keep the process that reads the drive on one node.",
             scope="process",
             undo="None needed.",
-            verify="hostdoctor measure nvme compares the drive from both nodes.",
+            verify="Compare fio read latency with numactl on each node.",
         ),
     )

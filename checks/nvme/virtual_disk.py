@@ -49,7 +49,7 @@ def virtual_disk(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             "info",
             evidence=[(f"nvme list, model of {name}", model) for name, model, _ in found],
             remedy=Remedy(
-                text="Plan with its p99 under your own load (hostdoctor measure nvme) and the volume's limits.",
+                text="Plan with its p99 under your own load (fio, read-only) and the volume's limits.",
                 undo="None needed.",
                 verify="The measured p99 holds at peak hours.",
             ),

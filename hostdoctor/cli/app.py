@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import signal
 import sys
 from typing import Any
 
@@ -13,7 +14,7 @@ from typer.main import get_command
 from hostdoctor.errors import HostdoctorError
 
 USAGE, INTERNAL = 64, 70
-SIGINT_STATUS, SIGPIPE_STATUS = 130, 141
+SIGINT_STATUS, SIGPIPE_STATUS, SIGTERM_STATUS = 130, 141, 143
 
 # Each is a module of hostdoctor.cli with an ``app``; the text is what ``--help`` lists.
 COMMANDS = {
@@ -60,6 +61,7 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 def main() -> None:
     """Run the command line and exit with its status; never a traceback for what a user or machine did."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(SIGTERM_STATUS))  # so that children are ended, as on Ctrl-C
     gc.disable()  # one short pass over acyclic records: collecting costs milliseconds and frees nothing
     try:
         status = get_command(app).main(standalone_mode=False, prog_name="hostdoctor")

@@ -11,7 +11,8 @@ from hostdoctor.cli.common import (
     FromOption,
     QuickOption,
     TimeoutOption,
-    open_host,
+    open_evidence,
+    survey_host,
     terminal_style,
     timeout_of,
 )
@@ -57,10 +58,11 @@ def check(
     from hostdoctor.diagnosis.registry import choose, load_rules
     from hostdoctor.diagnosis.runner import diagnose
 
+    limit_s = timeout_of(timeout, quick=quick or exit_style == "npd")
+    source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     rules = choose(load_rules(), _ids(select), _ids(ignore))
     accepts = in_force(read_config(config).accept, datetime.datetime.now(tz=datetime.timezone.utc).date())
-    limit_s = timeout_of(timeout, quick=quick or exit_style == "npd")
-    host = open_host(from_, demo=demo, timeout_s=limit_s)
+    host = survey_host(source)
     ask = Ask(gpus=_positions(host, gpus))
     default_fail_on: Severity = "critical" if exit_style == "gate" else "warning"
     report = diagnose(host, ask, rules, accepts=accepts, fail_on=fail_on or default_fail_on)

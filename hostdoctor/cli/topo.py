@@ -9,7 +9,8 @@ from hostdoctor.cli.common import (
     FromOption,
     QuickOption,
     TimeoutOption,
-    open_host,
+    open_evidence,
+    survey_host,
     terminal_style,
     timeout_of,
 )
@@ -26,7 +27,7 @@ def topo(
     demo: DemoOption = False,
 ) -> None:
     """Print the host as a tree or as JSON. Exits 0 when anything could be read."""
-    host = open_host(from_, demo=demo, timeout_s=timeout_of(timeout, quick=quick))
+    host = survey_host(open_evidence(from_, demo=demo, timeout_s=timeout_of(timeout, quick=quick)))
     if format_ == "json":
         from hostdoctor.outputs.report_json import render_json
 

@@ -22,8 +22,9 @@ def diagnose(
 
 def why_unknown(host: Host, ask: Ask) -> str | None:
     """Return why the map itself could not be established, None when it could."""
-    if host.nvidia.state == "timeout":
-        return f"the NVIDIA driver {host.nvidia.reason or 'did not answer in time'}"
+    hung = [gap for gap in host.gaps if gap.fact == "source:topo-matrix" and gap.kind == "timeout"]
+    if host.nvidia.state == "timeout" or (hung and host.nvidia.state != "ok"):
+        return f"the NVIDIA driver: {host.nvidia.reason if not hung else hung[0].reason}"
     several = len(cpu_nodes(host)) > 1
     lost = [gpu_label(host, gpu) for gpu in in_scope(host, ask) if not gpu.numa_nodes]
     if several and lost:

@@ -11,6 +11,7 @@ from hostdoctor.facts import Fact
 from hostdoctor.parsers.text import clean_lines
 
 _GPU = re.compile(r"GPU (\d{1,3}(?:,\s?\d{1,3}){0,200})")
+_NAME = re.compile(r"[ \t>]*(?:GPU \d|MIG )")
 _MODELS = "GPU models and configuration"
 _NAMES_FOLLOW = frozenset({_MODELS, "CUDA available", "ROCM available"})
 _TOPOLOGY = frozenset({"GPU Topology", "NVIDIA Topology"})
@@ -98,7 +99,7 @@ def _gpu_names(lines: Sequence[str], pairs: Sequence[Pair]) -> tuple[tuple[int, 
 
 def _following(lines: Sequence[str], start: int) -> list[str]:
     end = start
-    while end < len(lines) and lines[end].lstrip(" \t>").startswith(("GPU ", "MIG ")):
+    while end < len(lines) and _NAME.match(lines[end]):
         end += 1
     return [line.lstrip(" \t>") for line in lines[start:end]]
 

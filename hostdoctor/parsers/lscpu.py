@@ -160,8 +160,8 @@ class _Reading:
             return
         found = by_structure(self.pairs)
         for fields in _TOGETHER:
-            known = {field: self.told[field][0].value for field in fields if field in self.told}
-            if all(field in found and found[field].value == value for field, value in known.items()):
+            known = {field: self.told[field][0] for field in fields if field in self.told}
+            if all(found.get(field) == pair for field, pair in known.items()):
                 self.told |= {field: [found[field]] for field in fields if field in found and field not in known}
 
     def _gap(self, field: str, reason: str) -> None:

@@ -137,14 +137,17 @@ def by_structure(pairs: Sequence[Pair]) -> dict[str, Pair]:
 def _online_at(pairs: Sequence[Pair]) -> int | None:
     """Return the first line that lists CPUs right behind one that counts them."""
     for i in range(1, len(pairs)):
-        count, value = pairs[i - 1].value, pairs[i].value
-        if _INTEGER.fullmatch(count) and "NUMA" not in pairs[i].label and _lists_up_to(value, int(count)):
+        before, pair = pairs[i - 1], pairs[i]
+        if "NUMA" in pair.label or not _INTEGER.fullmatch(before.value):
+            continue
+        is_one_cpu = (before.value, pair.value) == ("1", "0") and "CPU" in before.label and "CPU" in pair.label
+        if is_one_cpu or _lists_up_to(pair.value, int(before.value)):
             return i
     return None
 
 
 def _lists_up_to(value: str, count: int) -> bool:
-    if not (any(mark in value for mark in ",-") or (value, count) == ("0", 1)):
+    if not any(mark in value for mark in ",-"):
         return False
     try:
         canonical = canonical_cpulist(value)

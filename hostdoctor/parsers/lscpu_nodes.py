@@ -64,4 +64,4 @@ def _is_whole(node: int, lists: Mapping[int, str | None], online: str | None, co
         return is_within(online, (cpus or "" for cpus in lists.values()))
     size = count_cpulist(lists[node] or "")
     others = {count_cpulist(cpus) for other, cpus in lists.items() if cpus and other != node}
-    return count == len(lists) and size > 0 and (not others or size in others)
+    return count == len(lists) and size > 0 and others == {size}

@@ -104,7 +104,7 @@ def header(lines: Sequence[str], index: int, widths: frozenset[int]) -> Header |
     if not (numeric or bracket or _CLASS.search(class_name)) and before.strip(" \t>|"):
         return None
     name = _unwrapped_name(rest or "", before, lines[index : index + 5], widths)
-    return Header(bdf, known(numeric or bracket), class_name, name)
+    return Header(bdf, numeric or bracket, class_name, name)
 
 
 def detail(lines: Sequence[str], index: int) -> tuple[str, str] | None:

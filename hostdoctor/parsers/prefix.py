@@ -69,5 +69,6 @@ def _token(kind: str, seen: set[str]) -> str:
         return re.escape(kind)
     if all(word.isdigit() for word in seen):
         return r"\d+"
-    only = next(iter(seen)) if len(seen) == 1 else ""
-    return re.escape(only) if only and not _DIGIT.search(only) else r"\w+"
+    if all(_DIGIT.search(word) for word in seen):
+        return r"(?=[^\W\d]*\d)\w+"
+    return re.escape(next(iter(seen))) if len(seen) == 1 else r"\w+"

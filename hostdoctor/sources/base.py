@@ -27,6 +27,8 @@ LSPCI = Command(kind="lspci", argv=("lspci", "-D", "-nn", "-v"))
 LSPCI_TREE = Command(kind="lspci-tree", argv=("lspci", "-tv"))
 LSCPU = Command(kind="lscpu", argv=("lscpu",))
 NVME_LIST = Command(kind="nvme-list", argv=("nvme", "list"))
+# What the live host is asked; everything else that these tell is in sysfs already.
+LIVE_COMMANDS = (TOPO_MATRIX, NUMACTL, LSPCI, LSCPU)
 INTERRUPTS = Command(kind="interrupts", argv=("/proc/interrupts",))
 COLLECT_ENV = Command(kind="collect-env", argv=("collect_env",))
 

@@ -1,5 +1,6 @@
 """From what ``--from`` names to a source: a folder or archive that holds a root, or loose texts, told by content."""
 
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,11 +27,10 @@ def open_source(names: Sequence[str]) -> Source:
 
 def _open(name: str) -> Source:
     path = Path(name)
-    if name != "-" and not path.exists():
-        raise UsageError(f"{name}: no such file or directory")
-    if name != "-" and path.is_dir():
+    mode = 0 if name == "-" else _mode(path)
+    if stat.S_ISDIR(mode):
         return RootSource(DiskTree(str(_root_of(path))), name)
-    if name != "-" and path.is_file() and _is_archive(path):
+    if stat.S_ISREG(mode) and _is_archive(path):
         from hostdoctor.sources.archive import read_archive
 
         return _known(RootSource(read_archive(path), name))
@@ -39,16 +39,22 @@ def _open(name: str) -> Source:
     return TextSource(((name, read_text_file("-" if name == "-" else path)),))
 
 
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"{path}: no such file or directory") from None
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
 def _root_of(folder: Path) -> Path:
     """Return the folder, or the only folder in it, that holds a root; raise SourceError when there is none."""
     try:
-        candidates = [
-            folder,
-            *(entry for entry in sorted(folder.iterdir()) if entry.is_dir() and not entry.is_symlink()),
-        ]
+        folders = (entry for entry in sorted(folder.iterdir()) if entry.is_dir() and not entry.is_symlink())
+        roots = [c for c in (folder, *folders) if any((c / marker).exists() for marker in MARKERS)]
     except OSError as error:
         raise SourceError(f"{folder}: {error.strerror}") from error
-    roots = [c for c in candidates if any((c / marker).exists() for marker in MARKERS)]
     if not roots or (roots[0] != folder and len(roots) > 1):
         what = "several hosts in one folder" if roots else "nothing known in this folder (no sys/ or proc/)"
         raise SourceError(f"{folder}: {what}")

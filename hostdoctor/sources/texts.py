@@ -51,7 +51,7 @@ class TextSource:
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:  # noqa: ARG002  whatever the path
         """Say that the texts do not tell."""
-        return "not-told", "not in the given text"
+        return "missing", "not in the given text"
 
     def listdir(self, path: str) -> tuple[str, ...]:  # noqa: ARG002  whatever the path
         """Return ``()``."""

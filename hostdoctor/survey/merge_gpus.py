@@ -9,12 +9,13 @@ from hostdoctor.facts import Allowed, Gpu, Link, NumaNode, PciDevice
 from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.sources.base import NvmlOutput, Source
-from hostdoctor.survey.gpu_class import is_gpu, is_nvidia
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.pci import device_path
+from hostdoctor.survey.pci_class import is_gpu, is_nvidia
 from hostdoctor.survey.texts import Texts
 from hostdoctor.survey.values import ids, integer
 
+MAX_GPUS = 256
 # NVML's PCIe generations as raw signalling rates.
 GENERATION_GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 
@@ -107,16 +108,36 @@ def _number_by_address(seen: list[Seen]) -> None:
 def _join_nvml(seen: list[Seen], gpus: list[dict[str, Any]], nvml: NvmlOutput, notes: Notes) -> list[Seen]:
     """Join by address; an NVIDIA GPU that a working driver does not list is one the caller may not use."""
     by_bdf = {s.gpu.bdf: s for s in seen}
-    joined: list[Seen] = []
+    joined: dict[int | None, Seen] = {}
+    unplaced: dict[int | None, dict[str, Any]] = {}
     for told in gpus:
         bdf = canonical_bdf(str(told.get("bdf") or ""))
         known = by_bdf.pop(bdf, None) if bdf else None
-        joined.append(_with_nvml(known or Seen(gpu=Gpu(bdf=bdf), told={}), told, notes))
-    for s in by_bdf.values():
-        hidden = s.device is not None and is_nvidia(s.device) and nvml.state == "ok"
-        s.gpu = msgspec.structs.replace(s.gpu, visible=False if hidden else None)
-        joined.append(s)
-    return joined
+        if known is None and bdf is None:
+            unplaced[told.get("index")] = told
+        else:
+            joined[told.get("index")] = _with_nvml(known or Seen(gpu=Gpu(bdf=bdf), told={}), told, notes)
+    silent = [i for i in range(_count(nvml, gpus)) if i not in joined]
+    left = [s for s in by_bdf.values() if s.device is not None and is_nvidia(s.device)]
+    if len(silent) == len(left):  # the driver numbers in order of address: the ones that told none are the ones left
+        for index, s in zip(silent, left, strict=True):
+            joined[index] = _with_nvml(s, unplaced.pop(index, {"index": index}), notes)
+            del by_bdf[s.gpu.bdf]
+    lost = [_with_nvml(Seen(gpu=Gpu(), told={}), told, notes) for told in unplaced.values()]
+    return [*joined.values(), *lost, *(_outside(s, nvml) for s in by_bdf.values())]
+
+
+def _count(nvml: NvmlOutput, gpus: list[dict[str, Any]]) -> int:
+    """Return how many GPUs the driver said it has, answered for or not; a hostile number is not believed."""
+    count = (nvml.document or {}).get("count")
+    return count if isinstance(count, int) and len(gpus) <= count <= MAX_GPUS else len(gpus)
+
+
+def _outside(s: Seen, nvml: NvmlOutput) -> Seen:
+    """Return a GPU that NVML does not list: hidden from the caller, where the driver answered in full."""
+    hidden = s.device is not None and is_nvidia(s.device) and nvml.state == "ok"
+    s.gpu = msgspec.structs.replace(s.gpu, visible=False if hidden else None)
+    return s
 
 
 def _with_nvml(s: Seen, told: Mapping[str, Any], notes: Notes) -> Seen:

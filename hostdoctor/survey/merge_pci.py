@@ -5,6 +5,7 @@ import msgspec
 from hostdoctor.facts import Link, PciDevice
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.pci import bdf_key
+from hostdoctor.survey.pci_class import CLASS_CODES
 from hostdoctor.survey.texts import Texts
 
 
@@ -42,7 +43,7 @@ def _merge_listings(devices: dict[str, PciDevice], texts: Texts, notes: Notes) -
                 name=f.name,
                 vendor_id=f.vendor_id,
                 device_id=f.device_id,
-                class_code=f.class_code,
+                class_code=f.class_code or CLASS_CODES.get(f.class_name or ""),
                 numa_node=f.numa_node,
                 upstream=chain or (),
                 root_complex=_root(chain, f.bdf),

@@ -23,9 +23,9 @@ class Notes:
         """Keep gaps that a reader or parser noted."""
         self.gaps.extend(gaps)
 
-    def settled(self, fact: str) -> None:
-        """Forget gaps about a fact that another source established after all."""
-        self.gaps = [gap for gap in self.gaps if gap.fact != fact]
+    def settled(self, fact: str, *, kind: GapKind | None = None) -> None:
+        """Forget gaps about a fact (of one kind only, if given) that another source established after all."""
+        self.gaps = [gap for gap in self.gaps if gap.fact != fact or kind not in (None, gap.kind)]
 
     def pick(self, fact: str, told: Mapping[str, Value | None]) -> Value | None:
         """Return the value of the first source that tells one; differing values are kept as a disagreement."""

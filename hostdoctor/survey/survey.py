@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from hostdoctor.facts import Gpu, Host, Nic, NvidiaDriver, NvmeController, PciDevice, System
-from hostdoctor.sources.base import NvmlOutput, Source
+from hostdoctor.sources.base import LIVE_COMMANDS, NvmlOutput, Source
 from hostdoctor.survey.devices import read_block_devices, read_nics, read_nvme
-from hostdoctor.survey.gpu_class import is_nvidia
 from hostdoctor.survey.merge_devices import merge_nics, merge_nvme, nics_from_listing, nvme_from_listing
 from hostdoctor.survey.merge_gpus import find_gpus, gpu_memory_nodes, settle_gpus
 from hostdoctor.survey.merge_nodes import merge_nodes, with_kinds
@@ -16,15 +15,18 @@ from hostdoctor.survey.nodes import packages_by_cpu, read_cores, read_nodes
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.paths import derive_paths
 from hostdoctor.survey.pci import by_bdf, node_gap, read_pci_devices
+from hostdoctor.survey.pci_class import is_nvidia
 from hostdoctor.survey.system import read_allowed, read_settings, read_system
-from hostdoctor.survey.texts import LIVE_COMMANDS, Texts, read_texts
+from hostdoctor.survey.texts import Texts, read_texts
 
+# lscpu's vendors whose names differ from systemd-detect-virt's.
+HYPERVISORS = {"phyp": "powervm", "windows subsystem for linux": "wsl2"}
 ENVIRONMENT = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
 def survey(source: Source) -> Host:
     """Return everything that one pass over a source establishes; what a source lacks is a gap, never an error."""
-    source.prefetch(LIVE_COMMANDS if source.is_live else ())
+    source.prefetch(LIVE_COMMANDS)
     notes = Notes()
     cores = read_cores(source)
     sysfs_nodes, gaps = read_nodes(source, packages_by_cpu(cores))
@@ -54,10 +56,13 @@ def survey(source: Source) -> Host:
     if not texts.matrices and nodes:
         paths = derive_paths(gpus, nics)
     system = _merge_system(system, texts, nvml)
+    for environment in texts.collect_envs:
+        if environment.topology_not_collected and not texts.matrices:
+            notes.gap("paths", "collect_env", "GPU Topology: could not collect")
     if not _virtualization_told(system, texts):
         notes.add(system_gaps)
     if source.is_live and not any(is_nvidia(device) for device in devices) and nvml.state == "absent":
-        notes.settled("source:topo-matrix")
+        notes.settled("source:topo-matrix", kind="missing")
     return Host(
         system=system,
         numa_nodes=nodes,
@@ -119,7 +124,7 @@ def _forget_settled(gpus: tuple[Gpu, ...], notes: Notes) -> None:
 def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
     """Return the system with what texts and NVML add; the kernel's own files count first."""
     for lscpu in texts.lscpu:
-        hypervisor = (lscpu.hypervisor_vendor or "").lower() or None
+        hypervisor = HYPERVISORS.get(vendor := (lscpu.hypervisor_vendor or "").lower(), vendor) or None
         system = msgspec.structs.replace(
             system,
             architecture=system.architecture or lscpu.architecture,

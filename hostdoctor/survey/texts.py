@@ -8,6 +8,7 @@ from hostdoctor.facts import Fact
 from hostdoctor.sources.base import (
     COLLECT_ENV,
     INTERRUPTS,
+    LIVE_COMMANDS,
     LSCPU,
     LSPCI,
     LSPCI_TREE,
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from hostdoctor.parsers.topo_matrix import TopoMatrix
 
 Record = TypeVar("Record", bound=Fact)
-
-# What the live host is asked; everything else that these tell is in sysfs already.
-LIVE_COMMANDS = (TOPO_MATRIX, NUMACTL, LSPCI, LSCPU)
 
 
 class Texts(Fact, frozen=True, kw_only=True):
@@ -84,7 +82,8 @@ def _parse(
     try:
         return parser()(output.text, output.source)
     except ParseError as error:
-        notes.gap(f"source:{command.kind}", output.source, str(error), "unreadable")
+        reason = f"line {error.line}: {error.reason}: {error.text!r}" if error.line else error.reason
+        notes.gap(f"source:{command.kind}", output.source, reason, "unreadable")
         return None
 
 

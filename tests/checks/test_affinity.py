@@ -51,7 +51,7 @@ class TestGpuNumaUnknown:
         assert (found.subject, found.severity) == ("GPU0, GPU1", "warning")
         assert "-1" in found.evidence[0].value
         assert "2 CPU nodes" in found.message
-        assert "measure copy" in found.remedy.text
+        assert "copy bandwidth" in found.remedy.text
 
     def test_na_in_the_matrix_of_a_guest_is_information(self) -> None:
         gaps = (gap("gpus[0].numa_node", "nvidia-smi topo -m", "N/A"),)

@@ -1,8 +1,9 @@
 import contextlib
+import re
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hostdoctor.errors import ParseError
@@ -301,7 +302,7 @@ def test_anything_else_is_refused(text: str) -> None:
 @st.composite
 def machines(draw: st.DrawFn) -> Machine:
     """Draw machines whose CPUs are all online and each on one node."""
-    threads, cores, sockets = draw(st.integers(1, 4)), draw(st.integers(1, 20)), draw(st.integers(1, 4))
+    threads, cores, sockets = draw(st.integers(1, 4)), draw(st.integers(2, 20)), draw(st.integers(1, 4))
     node_ids = sorted(draw(st.sets(st.integers(0, 255), min_size=1, max_size=8)))
     count = threads * cores * sockets
     owners = draw(st.lists(st.sampled_from(node_ids), min_size=count, max_size=count))
@@ -329,7 +330,8 @@ def test_reads_back_what_lscpu_writes(machine: Machine, language: str, is_new: b
 def test_mangled_and_cut_output_gives_no_other_value(
     machine: Machine, is_new: bool, mangling: str, start: int, length: int
 ) -> None:
-    text = MANGLINGS[mangling](render_lscpu(machine, is_new=is_new)[start : start + length])
+    text = MANGLINGS[mangling](render_lscpu(machine, is_new=is_new))[start : start + length]
+    assume(not re.match(r"\W*CPU\(s\):", text))  # what remains of a node's label is the label of the count
     try:
         record = parse_lscpu(text)
     except ParseError:

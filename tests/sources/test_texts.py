@@ -27,7 +27,7 @@ def test_offers_what_a_source_offers() -> None:
     assert source.is_live is False
     assert source.label == "paste.txt"
     assert source.read("/proc/interrupts") is None
-    assert source.why_unreadable("/proc/interrupts") == ("not-told", "not in the given text")
+    assert source.why_unreadable("/proc/interrupts") == ("missing", "not in the given text")
     assert source.listdir("/sys/devices") == ()
     assert source.readlink("/sys/class/nvme/nvme0") is None
     assert source.environ("CUDA_VISIBLE_DEVICES") is None

@@ -1,4 +1,4 @@
-"""Which PCI functions are GPUs: by class and vendor, or by product name where a text prints no class."""
+"""What a PCI function is: class codes from lspci's words, and which functions are GPUs."""
 
 import re
 
@@ -8,6 +8,24 @@ NVIDIA = "10de"
 _VGA_VENDORS = {NVIDIA, "1002", "8086"}
 # Management controllers and virtual displays: ASPEED, Matrox, Cirrus, Bochs/QEMU, virtio, VMware, Hyper-V.
 _NEVER = {"1a03", "102b", "1013", "1234", "1af4", "15ad", "1414"}
+_VGA_VENDOR_NAMES = ("NVIDIA", "Advanced Micro Devices", "AMD", "ATI ", "Intel")
+# The words that lspci prints without -n, where each means one class (PCI Code and ID Assignment Specification).
+CLASS_CODES = {
+    "Non-Volatile memory controller": "0108",
+    "Ethernet controller": "0200",
+    "Infiniband controller": "0207",
+    "Network controller": "0280",
+    "VGA compatible controller": "0300",
+    "3D controller": "0302",
+    "Display controller": "0380",
+    "Audio device": "0403",
+    "Host bridge": "0600",
+    "ISA bridge": "0601",
+    "PCI bridge": "0604",
+    "Bridge": "0680",
+    "USB controller": "0c03",
+    "Processing accelerators": "1200",
+}
 _ACCELERATOR_CLASSES = ("0302", "0380", "1200")
 _PRODUCT = re.compile(
     r"\b(?:GeForce|Quadro|Tesla|RTX|GTX|TITAN|GRID|NVS|[ABHLVPTK]\d{1,3}[A-Z]{0,2}|[GB]{1,2}\d00|GB10|Jetson|CMP)\b"
@@ -22,8 +40,14 @@ def is_gpu(device: PciDevice) -> bool:
         return False
     code = (device.class_code or "")[:4]
     if code:
-        return code in _ACCELERATOR_CLASSES or (code == "0300" and device.vendor_id in _VGA_VENDORS)
+        return code in _ACCELERATOR_CLASSES or (code == "0300" and _makes_gpus(device))
     return _named_nvidia_gpu(device)
+
+
+def _makes_gpus(device: PciDevice) -> bool:
+    if device.vendor_id is not None:
+        return device.vendor_id in _VGA_VENDORS
+    return (device.name or "").startswith(_VGA_VENDOR_NAMES)
 
 
 def is_nvidia(device: PciDevice) -> bool:
