@@ -198,7 +198,7 @@ class _Reading:
             return self._number("cores_per_socket")
         total = sum(map(int, values))
         product = total * (threads or 0) * (sockets or 0)
-        is_whole = "cpus" in self.told and is_told_of_virtualization(self.pairs)
+        is_whole = "cpus" in self.told and ("hypervisor_vendor" in self.told or is_told_of_virtualization(self.pairs))
         if (product < cpus and not is_whole) or (len(printed) > 1 and product != cpus):
             self._gap("cores_per_socket", "does not add up to the CPUs")
             return None

@@ -7,7 +7,7 @@ lines between them belong to it, and a few others are put up with. Nothing is pa
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, groupby, islice
 
 from hostdoctor.facts import Fact
 from hostdoctor.parsers.prefix import common_prefix, cut_prefix
@@ -23,6 +23,12 @@ CLOSE = 120  # lines (a large matrix) within which a weak sign still speaks for 
 LEAD = 8  # lines above the first sign that may belong to it
 SAMPLES = 500  # signs from which a log prefix is learnt
 MAX_SECTIONS = 256  # far above what one host gives
+# Who wrote a line, in the logs of processes that run side by side: Ray, torchrun, kubectl --prefix, mpirun.
+_STREAM = re.compile(
+    r"\([^()]{0,80}\bpid=\d{1,9}[^()]{0,80}\)|\[rank\d{1,6}\]|\[pod/[^\]\s]{1,150}\]|\[\d{1,6},\d{1,6}\]<std\w{2,3}>"
+)
+_STREAM_WORDS = ("pid=", "[rank", "[pod/", "]<std")
+_MPIRUN = re.compile(r"\[\d{1,6},\d{1,6}\]<std\w{2,3}>:")
 _QUOTE = re.compile(r">(?: ?>)*")
 
 
@@ -75,17 +81,41 @@ def recognise(text: str) -> tuple[Section, ...]:
     lines = clean_lines(text)
     if "\n>" in text or text.startswith(">"):
         lines = cut_prefix(lines, _QUOTE)
+    numbers: Sequence[int] = range(len(lines))
+    if any(word in text for word in _STREAM_WORDS):
+        numbers = _by_stream(lines)
+        lines = cut_prefix([lines[number] for number in numbers], _MPIRUN)
     clusters = _enough(lines, formats)
     bare = _without_prefixes(lines, clusters)
     if bare is not None:
         lines, clusters = bare, _enough(bare, formats)
-    sections: list[Section] = []
+    return tuple(sorted(_sections(lines, clusters, numbers), key=lambda section: section.first_line))
+
+
+def _sections(lines: Sequence[str], clusters: Sequence[_Cluster], numbers: Sequence[int]) -> Iterator[Section]:
     floor = 0
     for cluster in clusters:
-        sections.append(_section(lines, cluster, floor))
+        first = _lead(lines, cluster, max(floor, cluster.first - LEAD))
+        text = "\n".join(lines[first : cluster.last + 1]) + "\n"
+        yield Section(kind=cluster.form.kind, text=text, first_line=numbers[first] + 1)
         if cluster.form.kind != "collect-env":
             floor = cluster.last + 1
-    return tuple(sections)
+
+
+def _by_stream(lines: Sequence[str]) -> list[int]:
+    """Return the numbers of the lines, those that several processes wrote in turn sorted by process."""
+    numbers: list[int] = []
+    for written, run in groupby(enumerate(map(_stream, lines)), key=lambda pair: bool(pair[1])):
+        streams: dict[str, list[int]] = {}
+        for number, stream in run:
+            streams.setdefault(stream if written else "", []).append(number)
+        numbers.extend(chain.from_iterable(streams.values()))
+    return numbers
+
+
+def _stream(line: str) -> str:
+    found = _STREAM.search(line[:200])
+    return found[0] if found else ""
 
 
 def _enough(lines: Sequence[str], formats: Sequence[tuple[Format, list[str]]]) -> list[_Cluster]:
@@ -171,10 +201,9 @@ def _is_enough(cluster: _Cluster) -> bool:
     return cluster.form.enough(cluster.signs)
 
 
-def _section(lines: Sequence[str], cluster: _Cluster, floor: int) -> Section:
+def _lead(lines: Sequence[str], cluster: _Cluster, floor: int) -> int:
+    """Return where a cluster begins when the lines above its first sign that belong to it are counted."""
     first = cluster.first
-    floor = max(floor, first - LEAD)
     while first > floor and lines[first - 1] and cluster.form.belongs(lines[first - 1][:MAX_LINE]):
         first -= 1
-    text = "\n".join(lines[first : cluster.last + 1]) + "\n"
-    return Section(kind=cluster.form.kind, text=text, first_line=first + 1)
+    return first

