@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 
 from hostdoctor.facts import NodeKind, NumaNode
+from hostdoctor.parsers.cpulist import format_cpulist
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.texts import Texts
 
 MIB = 1 << 20
+FIELDS = ("cpus", "memory_bytes", "free_bytes", "distances")
 
 
 def merge_nodes(sysfs: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> tuple[NumaNode, ...]:
@@ -19,11 +21,34 @@ def merge_nodes(sysfs: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> tupl
         )
         told.append(("numactl --hardware", _by_id(nodes)))
     told += [("lscpu", _by_id(NumaNode(id=n.id, cpus=n.cpus) for n in lscpu.nodes)) for lscpu in texts.lscpu]
-    ids = sorted({node for _, nodes in told for node in nodes})
-    merged = tuple(_merge(node, _of(node, told), notes) for node in ids)
-    if not sysfs and merged:
-        notes.settled("numa_nodes")
+    ids = {source: sorted(nodes) for source, nodes in told if nodes}
+    if len({tuple(listed) for listed in ids.values()}) > 1:
+        notes.disagree("numa_nodes", {source: format_cpulist(listed) for source, listed in ids.items()})
+    # the kernel's own list is whole; what only a text lists is another time or another machine
+    chosen = ids.get("sysfs") or sorted({node for listed in ids.values() for node in listed})
+    merged = tuple(_merge(node, _of(node, told), notes) for node in chosen)
+    _note_open(merged, texts, notes)
     return merged
+
+
+def _note_open(merged: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> None:
+    """Keep what the texts could not tell of a node, where no other source told it."""
+    by_fact = {f"numa_nodes[{node.id}].{field}": getattr(node, field) for node in merged for field in FIELDS}
+    if merged:
+        notes.settled("numa_nodes")
+    gaps = [gap for hardware in texts.numactl for gap in hardware.gaps]
+    gaps += [gap for lscpu in texts.lscpu for gap in lscpu.gaps]
+    for gap in gaps:
+        fields = [value for name, value in by_fact.items() if name == gap.fact or _covers(gap.fact, name)]
+        if not fields or any(value in (None, {}) for value in fields):
+            notes.add((gap,))
+
+
+def _covers(fact: str, name: str) -> bool:
+    """Tell whether a gap about a whole node, or one field of all nodes, speaks of this fact."""
+    if fact.endswith("]"):
+        return name.startswith(fact + ".")
+    return fact.startswith("numa_nodes.") and name.endswith("]." + fact.removeprefix("numa_nodes."))
 
 
 def with_kinds(nodes: tuple[NumaNode, ...], gpu_memory: frozenset[int]) -> tuple[NumaNode, ...]:

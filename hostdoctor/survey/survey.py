@@ -124,23 +124,28 @@ def _forget_settled(gpus: tuple[Gpu, ...], notes: Notes) -> None:
 def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
     """Return the system with what texts and NVML add; the kernel's own files count first."""
     for lscpu in texts.lscpu:
-        hypervisor = HYPERVISORS.get(vendor := (lscpu.hypervisor_vendor or "").lower(), vendor) or None
         system = msgspec.structs.replace(
             system,
             architecture=system.architecture or lscpu.architecture,
             cpu_model=system.cpu_model or lscpu.model_name,
             packages=system.packages or lscpu.sockets,
-            virtualization=system.virtualization or hypervisor,
+            virtualization=system.virtualization or _hypervisor(lscpu.hypervisor_vendor),
         )
     for environment in texts.collect_envs:
         wsl2 = "wsl2" if environment.wsl2 else None
         system = msgspec.structs.replace(
             system,
-            virtualization=wsl2 or system.virtualization,
+            kernel=system.kernel or environment.kernel,
+            virtualization=wsl2 or system.virtualization or _hypervisor(environment.hypervisor_vendor),
             nvidia_driver=system.nvidia_driver or environment.nvidia_driver,
         )
     driver = (nvml.document or {}).get("driver_version")
     return msgspec.structs.replace(system, nvidia_driver=system.nvidia_driver or driver)
+
+
+def _hypervisor(vendor: str | None) -> str | None:
+    name = (vendor or "").lower()
+    return HYPERVISORS.get(name, name) or None
 
 
 def _virtualization_told(system: System, texts: Texts) -> bool:
