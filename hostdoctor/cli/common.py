@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from hostdoctor.errors import SourceError
+from hostdoctor.errors import OutputError, SourceError, UsageError
 from hostdoctor.facts import Host, System
 from hostdoctor.outputs.style import Style
 from hostdoctor.sources.base import LIVE_COMMANDS, Source
 
 FULL_TIMEOUT_S = 60.0  # enabling persistence mode can take 25 s
 QUICK_TIMEOUT_S = 5.0
+SIGPIPE_STATUS = 141  # as a shell says it
 
 FromOption = Annotated[
     list[str] | None,
@@ -32,11 +33,25 @@ QuickOption = Annotated[bool, typer.Option("--quick", help=f"The same as --timeo
 DemoOption = Annotated[bool, typer.Option("--demo", help="Look at the bundled example: an 8-GPU two-socket host.")]
 
 
+def emit(text: str) -> None:
+    """Print on standard output; raise OutputError where that fails, end quietly where nobody reads any more."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nothing is flushed into it again
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(SIGPIPE_STATUS) from None
+        raise OutputError(f"cannot write the output: {error.strerror}") from error
+
+
 def open_evidence(names: list[str] | None, *, demo: bool, timeout_s: float) -> Source:
     """Return what was named, the demo, or this machine, whose slow commands are then running already.
 
     Raises UsageError for what does not exist, SourceError for what cannot be read.
     """
+    if demo and names:
+        raise UsageError("--demo and --from name two different hosts: give one")
     if demo:
         from hostdoctor.sources.opening import open_source
 

@@ -9,6 +9,7 @@ from hostdoctor.cli.common import (
     FromOption,
     QuickOption,
     TimeoutOption,
+    emit,
     open_evidence,
     survey_host,
     terminal_style,
@@ -31,8 +32,8 @@ def topo(
     if format_ == "json":
         from hostdoctor.outputs.report_json import render_json
 
-        typer.echo(render_json(host), nl=False)
+        emit(render_json(host))
     else:
         from hostdoctor.outputs.topo_text import render_topo
 
-        typer.echo(render_topo(host, terminal_style()), nl=False)
+        emit(render_topo(host, terminal_style()))

@@ -99,6 +99,8 @@ def read_text_file(path: "Path | Literal['-']") -> str:
         raise UsageError(f"{label}: no such file") from error
     except (OSError, ValueError) as error:
         raise SourceError(f"{label}: {getattr(error, 'strerror', None) or error}") from error
+    if not data.strip():
+        raise SourceError(f"{label}: empty (did the command that made it fail?)")
     if len(data) > MAX_BYTES:
         raise SourceError(f"{label}: more than {MAX_BYTES >> 20} MiB")
     encoding = _encoding(data[:_SAMPLE_BYTES])
