@@ -10,6 +10,8 @@ from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.sources.base import Source
 from hostdoctor.survey.values import cpulist, line
 
+# Ethernet, InfiniBand, fabric; 0280 is Wi-Fi and the like unless a network device of RDMA or Ethernet hangs on it.
+NIC_CLASSES = ("0200", "0207", "0208")
 Placed = TypeVar("Placed", Nic, NvmeController)
 
 _NAMESPACE = re.compile(r"nvme\d{1,5}(?:c\d{1,5})?n\d{1,5}")
@@ -19,8 +21,8 @@ def read_nics(source: Source, devices: dict[str, PciDevice]) -> tuple[Nic, ...]:
     """Return the adapters that have a network or RDMA device, and unclaimed network functions, in order of address."""
     netdevs = _class_names(source, "net")
     rdma = _class_names(source, "infiniband")
-    network = {bdf for bdf, device in devices.items() if (device.class_code or "").startswith("02")}
-    bdfs = [bdf for bdf in devices if bdf in netdevs or bdf in rdma or bdf in network]
+    network = {bdf for bdf, device in devices.items() if (device.class_code or "").startswith(NIC_CLASSES)}
+    bdfs = [bdf for bdf in devices if bdf in rdma or bdf in network]
     return tuple(_nic(devices[bdf], netdevs.get(bdf, ()), rdma.get(bdf, ())) for bdf in bdfs)
 
 

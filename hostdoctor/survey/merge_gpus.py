@@ -1,7 +1,7 @@
 """GPUs as PCI, NVML, ``nvidia-smi topo -m`` and pasted environments tell them, joined by address and index."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,6 +14,9 @@ from hostdoctor.survey.pci import device_path
 from hostdoctor.survey.pci_class import is_gpu, is_nvidia
 from hostdoctor.survey.texts import Texts
 from hostdoctor.survey.values import ids, integer
+
+if TYPE_CHECKING:
+    from hostdoctor.parsers.topo_matrix import TopoGpu, TopoMatrix
 
 MAX_GPUS = 256
 # NVML's PCIe generations as raw signalling rates.
@@ -37,20 +40,33 @@ class Seen(msgspec.Struct, kw_only=True):
 
 
 def find_gpus(
-    source: Source, devices: tuple[PciDevice, ...], nvml: NvmlOutput, texts: Texts, notes: Notes
+    source: Source,
+    devices: tuple[PciDevice, ...],
+    sysfs: frozenset[str],
+    nvml: NvmlOutput,
+    texts: Texts,
+    notes: Notes,
 ) -> list[Seen]:
-    """Return every GPU once, in the driver's order where there is one, with what each source tells of it."""
-    seen = [_from_pci(source, device) for device in devices if is_gpu(device)]
+    """Return every GPU once, in the driver's order where there is one, with what each source tells of it.
+
+    ``sysfs`` are the addresses that sysfs lists; other functions come from lspci.
+    """
+    seen = [
+        _from_pci(source, device, "sysfs" if device.bdf in sysfs else "lspci") for device in devices if is_gpu(device)
+    ]
     nvml_gpus = [gpu for gpu in (nvml.document or {}).get("gpus", []) if isinstance(gpu, dict)]
     if nvml_gpus:
         seen = _join_nvml(seen, nvml_gpus, nvml, notes)
     else:
         _number_by_address(seen)
-    for matrix in texts.matrices[:1]:
-        notes.add(matrix.gaps)
-        seen = _join_matrix(seen, texts, notes)
+    if texts.matrices:
+        notes.add(texts.matrices[0].gaps)
+        seen = _join_matrix(seen, texts.matrices[0], notes)
+        _compare_matrices(seen, texts, notes)
     for environment in texts.collect_envs:
         seen = _join_names(seen, environment.gpu_names)
+        if environment.gpu_models and not seen:
+            notes.gap("gpus", "collect_env", f"{environment.gpu_models}: no source tells how many")
     return sorted(seen, key=lambda s: (s.gpu.index is None, s.gpu.index or 0))
 
 
@@ -66,12 +82,16 @@ def gpu_memory_nodes(seen: list[Seen], nodes: tuple[NumaNode, ...]) -> frozenset
     return frozenset(told - with_cpus)
 
 
-def _from_pci(source: Source, device: PciDevice) -> Seen:
+def _from_pci(source: Source, device: PciDevice, origin: str) -> Seen:
     base = device_path(source, device.bdf)
-    local = ids(source.read(f"{base}/local_cpulist")) if device.numa_node is not None else None
+    # beside a numa_node of -1, local_cpulist names every CPU: it says nothing
+    tells = device.numa_node is not None or source.read(f"{base}/numa_node") is None
+    local = ids(source.read(f"{base}/local_cpulist")) if tells else None
     nodes = () if device.numa_node is None else (device.numa_node,)
+    driver = _driver_file(source, device, "information")
     gpu = Gpu(
-        name=_driver_name(source, device) or device.name,
+        name=driver.get("Model") or device.name,
+        uuid=_uuid(driver.get("GPU UUID")),
         bdf=device.bdf,
         link=device.link,
         root_complex=device.root_complex,
@@ -79,23 +99,21 @@ def _from_pci(source: Source, device: PciDevice) -> Seen:
         upstream=device.upstream,
         driver=device.driver,
     )
-    memory_node = _memory_node(source, device)
+    memory_node = integer(_driver_file(source, device, "numa_status").get("Node"))
     told = Told(nodes=nodes, cpus=format_cpulist(local) if local else None, memory_node=memory_node)
-    return Seen(gpu=gpu, told={"sysfs": told}, device=device)
+    return Seen(gpu=gpu, told={origin: told}, device=device)
 
 
-def _driver_name(source: Source, device: PciDevice) -> str | None:
-    """Return NVIDIA's name from ``/proc/driver/nvidia/gpus/<bdf>/information`` (``Model: …``)."""
-    text = source.read(f"/proc/driver/nvidia/gpus/{device.bdf}/information") or ""
-    names = (row.partition(":")[2].strip() for row in text.splitlines() if row.startswith("Model:"))
-    return next(names, None) or None
+def _driver_file(source: Source, device: PciDevice, name: str) -> dict[str, str]:
+    """Return the fields of ``/proc/driver/nvidia/gpus/<bdf>/{information,numa_status}`` (``Model: …``, ``Node: 2``)."""
+    text = source.read(f"/proc/driver/nvidia/gpus/{device.bdf}/{name}") or ""
+    rows = (row.partition(":") for row in text.splitlines())
+    return {key.strip(): value.strip() for key, colon, value in rows if colon}
 
 
-def _memory_node(source: Source, device: PciDevice) -> int | None:
-    """Return the node of a GPU's own memory from ``/proc/driver/nvidia/gpus/<bdf>/numa_status`` (``Node: 2``)."""
-    text = source.read(f"/proc/driver/nvidia/gpus/{device.bdf}/numa_status") or ""
-    numbers = (integer(row.partition(":")[2]) for row in text.splitlines() if row.startswith("Node:"))
-    return next(numbers, None)
+def _uuid(text: str | None) -> str | None:
+    """Return a UUID; the driver prints question marks until it knows it."""
+    return text if text and "?" not in text else None
 
 
 def _number_by_address(seen: list[Seen]) -> None:
@@ -151,7 +169,7 @@ def _with_nvml(s: Seen, told: Mapping[str, Any], notes: Notes) -> Seen:
         index=index,
         visible=True,
         name=told.get("name") or s.gpu.name,
-        uuid=told.get("uuid"),
+        uuid=told.get("uuid") or s.gpu.uuid,
         c2c=told.get("c2c"),
         mig=told.get("mig"),
         memory_bytes=told.get("memory_bytes"),
@@ -176,9 +194,8 @@ def _nvml_link(link: Mapping[str, Any]) -> Link:
     )
 
 
-def _join_matrix(seen: list[Seen], texts: Texts, notes: Notes) -> list[Seen]:
+def _join_matrix(seen: list[Seen], matrix: "TopoMatrix", notes: Notes) -> list[Seen]:
     """Join by index; where the matrix and PCI count different GPUs and no driver numbers them, they stay apart."""
-    matrix = texts.matrices[0]
     by_index = {s.gpu.index: s for s in seen if s.gpu.index is not None}
     from_driver = any("NVML" in s.told for s in seen)
     if by_index and not from_driver and len(by_index) != len(matrix.gpus):
@@ -191,9 +208,28 @@ def _join_matrix(seen: list[Seen], texts: Texts, notes: Notes) -> list[Seen]:
         if s is None:
             s = Seen(gpu=Gpu(index=row.index), told={})
             seen.append(s)
-        cpus = None if row.cpus_cut else row.cpus
-        s.told["nvidia-smi topo -m"] = Told(nodes=row.numa_nodes, cpus=cpus, memory_node=row.memory_numa_node)
+        s.told["nvidia-smi topo -m"] = _told_by(row)
     return seen
+
+
+def _told_by(row: "TopoGpu") -> Told:
+    cpus = None if row.cpus_cut else row.cpus
+    return Told(nodes=row.numa_nodes, cpus=cpus, memory_node=row.memory_numa_node)
+
+
+def _compare_matrices(seen: list[Seen], texts: Texts, notes: Notes) -> None:
+    """Keep where further matrices differ from the first, which counts."""
+    by_index = {s.gpu.index: s for s in seen}
+    first = {(path.a, path.b): path.kind for path in texts.matrices[0].paths}
+    for number, matrix in enumerate(texts.matrices[1:], start=2):
+        for row in matrix.gpus:
+            if row.index in by_index:
+                by_index[row.index].told[f"nvidia-smi topo -m ({number})"] = _told_by(row)
+        for path in matrix.paths:
+            known = first.get((path.a, path.b))
+            if known is not None and known != path.kind:
+                values = {"nvidia-smi topo -m": known, f"nvidia-smi topo -m ({number})": path.kind}
+                notes.disagree(f"paths[{path.a},{path.b}]", values)
 
 
 def _join_names(seen: list[Seen], names: tuple[tuple[int, str], ...]) -> list[Seen]:
@@ -213,6 +249,8 @@ def _settle(s: Seen, fact: str, nodes: tuple[NumaNode, ...], allowed: Allowed, n
     near = _near_nodes(fact, s.told, frozenset(with_cpus), notes)
     memory = [t.memory_node for t in s.told.values() if t.memory_node is not None and t.memory_node not in with_cpus]
     cpus = _near_cpus(fact, s.told, nodes, allowed, notes)
+    if cpus and not near:
+        near = _node_of(cpus, with_cpus)
     if cpus is None and near and all(node in with_cpus for node in near):
         cpus = format_cpulist(cpu for node in near for cpu in parse_cpulist(with_cpus[node].cpus or ""))
     return msgspec.structs.replace(
@@ -222,6 +260,13 @@ def _settle(s: Seen, fact: str, nodes: tuple[NumaNode, ...], allowed: Allowed, n
         cpus=cpus,
         memory_numa_node=memory[0] if memory else None,
     )
+
+
+def _node_of(cpus: str, with_cpus: Mapping[int, NumaNode]) -> tuple[int, ...]:
+    """Return the one node of several that holds all of a GPU's near CPUs."""
+    near = parse_cpulist(cpus)
+    holding = [node for node, record in with_cpus.items() if near & parse_cpulist(record.cpus or "")]
+    return tuple(holding) if len(holding) == 1 and len(with_cpus) > 1 else ()
 
 
 def _near_nodes(fact: str, told: Mapping[str, Told], cpu_nodes: frozenset[int], notes: Notes) -> tuple[int, ...]:

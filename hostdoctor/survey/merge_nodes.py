@@ -59,10 +59,10 @@ def with_kinds(nodes: tuple[NumaNode, ...], gpu_memory: frozenset[int]) -> tuple
 
 
 def _kind(node: NumaNode, is_gpu_memory: bool) -> NodeKind | None:
-    if is_gpu_memory and not node.cpus:
-        return "gpu-memory"
     if node.cpus is None or node.memory_bytes is None:
         return None
+    if is_gpu_memory and not node.cpus:
+        return "gpu-memory"
     if node.cpus:
         return "cpu+memory" if node.memory_bytes else "cpu-only"
     return "memory-only" if node.memory_bytes else "empty"

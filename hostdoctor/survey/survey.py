@@ -20,7 +20,7 @@ from hostdoctor.survey.system import read_allowed, read_settings, read_system
 from hostdoctor.survey.texts import Texts, read_texts
 
 # lscpu's vendors whose names differ from systemd-detect-virt's.
-HYPERVISORS = {"phyp": "powervm", "windows subsystem for linux": "wsl2"}
+HYPERVISORS = {"null": "", "phyp": "powervm", "windows subsystem for linux": "wsl2"}
 ENVIRONMENT = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
@@ -43,15 +43,16 @@ def survey(source: Source) -> Host:
     devices = merge_pci(sysfs_devices, texts, notes)
     if not devices:
         notes.add(gaps)
-    seen = find_gpus(source, devices, nvml, texts, notes)
+    sysfs = by_bdf(sysfs_devices)
+    seen = find_gpus(source, devices, frozenset(sysfs), nvml, texts, notes)
     nodes = with_kinds(nodes, gpu_memory_nodes(seen, nodes))
     gpus = settle_gpus(seen, nodes, allowed, notes)
-    nics, nvme = _adapters(source, devices, bool(sysfs_devices))
-    nics = merge_nics(nics, texts)
-    nvme = merge_nvme(nvme, texts, source, notes)
+    nics, virtual, nvme = _adapters(source, devices, bool(sysfs_devices))
+    nics = merge_nics(nics, virtual, texts, notes)
+    nvme = merge_nvme(nvme, by_bdf(devices), texts, source, notes)
     for name, placed in (("gpus", gpus), ("nics", nics), ("nvme", nvme)):
-        _note_nodes(source, name, placed, by_bdf(sysfs_devices), notes)
-    _forget_settled(gpus, notes)
+        _note_open(source, name, placed, sysfs, notes)
+    _about_gpus(gpus, notes)
     paths = texts.matrices[0].paths if texts.matrices else ()
     if not texts.matrices and nodes:
         paths = derive_paths(gpus, nics)
@@ -85,24 +86,28 @@ def survey(source: Source) -> Host:
 
 def _adapters(
     source: Source, devices: tuple[PciDevice, ...], has_sysfs: bool
-) -> tuple[tuple[Nic, ...], tuple[NvmeController, ...]]:
+) -> tuple[tuple[Nic, ...], tuple[Nic, ...], tuple[NvmeController, ...]]:
+    """Return the NICs, the NICs that are virtual functions, and the NVMe controllers."""
     if not has_sysfs:
-        return nics_from_listing(devices), nvme_from_listing(devices)
+        return nics_from_listing(devices), (), nvme_from_listing(devices)
     physical = by_bdf(device for device in devices if not device.is_virtual_function)
-    return read_nics(source, physical), read_nvme(source, physical)
+    virtual = by_bdf(device for device in devices if device.is_virtual_function)
+    return read_nics(source, physical), read_nics(source, virtual), read_nvme(source, physical)
 
 
-def _note_nodes(
+def _note_open(
     source: Source,
     name: str,
     placed: Sequence[Gpu | Nic | NvmeController],
     sysfs: dict[str, PciDevice],
     notes: Notes,
 ) -> None:
-    """Leave a gap for each device whose node nobody told, with sysfs's own reason where it lists the device."""
+    """Leave a gap for each address and node that nobody told, with sysfs's own reason where it lists the device."""
     noted = {gap.fact for gap in notes.gaps}
     for position, device in enumerate(placed):
         fact = f"{name}[{position}].numa_node"
+        if device.bdf is None and f"{name}[{position}].bdf" not in noted:
+            notes.gap(f"{name}[{position}].bdf", source.label, "no source tells it", "missing")
         nodes = device.numa_nodes if isinstance(device, Gpu) else device.numa_node is not None
         if nodes or fact in noted:
             continue
@@ -112,13 +117,15 @@ def _note_nodes(
             notes.gap(fact, source.label, "no source tells it", "missing")
 
 
-def _forget_settled(gpus: tuple[Gpu, ...], notes: Notes) -> None:
-    """Drop what one source could not tell of a GPU and another did."""
+def _about_gpus(gpus: tuple[Gpu, ...], notes: Notes) -> None:
+    """Drop what one source could not tell of a GPU and another did; call a GPU's PCI function by the GPU."""
     for position, gpu in enumerate(gpus):
         if gpu.numa_nodes:
             notes.settled(f"gpus[{position}].numa_node")
         if gpu.cpus:
             notes.settled(f"gpus[{position}].cpus")
+        if gpu.bdf:
+            notes.rename(f"pci_devices[{gpu.bdf}]", f"gpus[{position}]")
 
 
 def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
@@ -144,7 +151,7 @@ def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
 
 
 def _hypervisor(vendor: str | None) -> str | None:
-    name = (vendor or "").lower()
+    name = (vendor or "").lower().strip("()")
     return HYPERVISORS.get(name, name) or None
 
 
