@@ -101,8 +101,9 @@ def _collect(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes
             remaining = deadline - time.monotonic()
             if remaining <= 0 or size > MAX_OUTPUT_BYTES:
                 break
+            ended = process.poll() is not None  # asked before waiting: its last words may come with its end
             events = selector.select(min(remaining, LINGER_S))
-            if not events and process.poll() is not None:
+            if not events and ended:
                 return b"".join(buffers[out_fd]), b"".join(buffers[err_fd]), True
             for key, _ in events:
                 data = os.read(key.fd, 1 << 16)
