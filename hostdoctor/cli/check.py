@@ -12,6 +12,7 @@ from hostdoctor.cli.common import (
     QuickOption,
     TimeoutOption,
     open_evidence,
+    stated_path,
     survey_host,
     terminal_style,
     timeout_of,
@@ -44,6 +45,12 @@ def check(
     gpus: Annotated[
         str, typer.Option(metavar="GPUS", help="Judge only these: indices, UUIDs, addresses, or all.")
     ] = "",
+    model_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Where the model lies: judge the drives below it.")
+    ] = "",
+    kv_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Where the KV cache spills to: judge the drives below it.")
+    ] = "",
     show_all: Annotated[
         bool, typer.Option("--all", help="Show every finding, its evidence, and what was skipped.")
     ] = False,
@@ -62,8 +69,10 @@ def check(
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     rules = choose(load_rules(), _ids(select), _ids(ignore))
     accepts = in_force(read_config(config).accept, datetime.datetime.now(tz=datetime.timezone.utc).date())
-    host = survey_host(source)
-    ask = Ask(gpus=_positions(host, gpus))
+    model = stated_path(source, "--model-path", model_path)
+    kv = stated_path(source, "--kv-path", kv_path)
+    host = survey_host(source, paths=[path for path in (model, kv) if path])
+    ask = Ask(gpus=_positions(host, gpus), model_path=model, kv_path=kv)
     default_fail_on: Severity = "critical" if exit_style == "gate" else "warning"
     report = diagnose(host, ask, rules, accepts=accepts, fail_on=fail_on or default_fail_on)
     typer.echo(_render(report, format_, show_all=show_all), nl=False)
