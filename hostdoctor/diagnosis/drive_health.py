@@ -34,7 +34,8 @@ def wear(drive: NvmeController) -> list[tuple[str, str, object]]:
     source = f"nvme smart-log /dev/{drive.name}"
     found: list[tuple[str, str, object]] = []
     if health.media_errors:
-        found.append((f"{health.media_errors} media errors", f"{source}, media_errors", health.media_errors))
+        words = f"{health.media_errors} media error{'s' * (health.media_errors > 1)}"
+        found.append((words, f"{source}, media_errors", health.media_errors))
     spare, threshold = health.spare_percent, health.spare_threshold_percent
     below = (health.critical_warning or 0) & 1  # the drive says it already
     if spare is not None and threshold is not None and spare <= threshold and not below:

@@ -19,7 +19,7 @@ HUGE_PAGE_SETTINGS = ("enabled", "defrag", "shmem_enabled")
 
 def with_details(source: Source, host: Host, paths: Iterable[str]) -> Host:
     """Return the host with everything that checks judge beyond the map; ``paths`` are those of the caller's plan."""
-    nvme, gaps = with_health(source, host.nvme, in_container=host.system.container is not None)
+    nvme, gaps = with_health(source, host.nvme)
     return msgspec.structs.replace(
         host,
         nvme=nvme,

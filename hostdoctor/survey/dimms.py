@@ -10,11 +10,11 @@ CONTROLLERS = "/sys/devices/system/edac/mc"
 MIB = 1 << 20
 
 # How drivers spell the socket: skx/i10nm "… Socket#1 IMC#0", sb "… SrcID#1_Ha#0", labels "CPU_SrcID#1_MC#0_Chan#0…".
-_SOCKET = re.compile(r"(?:Socket|SrcID)#(\d{1,3})")
+_SOCKET = r"(?:Socket|SrcID)#(\d{1,3})"
 # ghes takes the firmware's names of slots: "P1_Node0_Channel0_Dimm0", "CPU1_DIMM_A1", "P1-DIMMA1".
-_SLOT_OF = re.compile(r"(?:P|CPU|PROC|SOCKET) ?(\d{1,2})(?=[ _-])", re.IGNORECASE)
+_SLOT_OF = r"(?:P|CPU|PROC|SOCKET) ?(\d{1,2})(?=[ _-])"
 # amd64_edac has one controller for each data fabric, in order; that is a socket from Rome (F17h_M30h) on.
-_AMD = re.compile(r"F17h_M[3-9A-F]|F1[89A-F]h", re.IGNORECASE)
+_AMD = r"F17h_M[3-9A-F]|F1[89A-F]h"
 
 
 def read_dimms(source: Source) -> tuple[Dimm, ...]:
@@ -41,12 +41,12 @@ def _dimm(source: Source, folder: str, slot: str, controller_name: str) -> Dimm:
 
 
 def _package(controller: str, controller_name: str, label: str) -> int | None:
-    told = _SOCKET.search(controller_name) or _SOCKET.search(label)
+    told = re.search(_SOCKET, controller_name) or re.search(_SOCKET, label)
     if told:
         return int(told.group(1))
-    if _AMD.match(controller_name):
+    if re.match(_AMD, controller_name, re.IGNORECASE):
         return int(controller.removeprefix("mc"))
-    told = _SLOT_OF.match(label)
+    told = re.match(_SLOT_OF, label, re.IGNORECASE)
     return int(told.group(1)) if told else None
 
 

@@ -11,15 +11,14 @@ from hostdoctor.sources.base import Command, Output, Source, nvme_smart
 from hostdoctor.survey.values import integer
 
 FACT, TOOL = "source:nvme-smart", "nvme smart-log"
-_DRIVE = re.compile(r"[^a-z](nvme\d{1,5})(?:n\d{1,5})?(?:\.\w{3,4})?$")
 _MILLI = 1000
 
 
 def with_health(
-    source: Source, drives: tuple[NvmeController, ...], *, in_container: bool
+    source: Source, drives: tuple[NvmeController, ...]
 ) -> tuple[tuple[NvmeController, ...], tuple[Gap, ...]]:
     """Return the drives with what their SMART logs and sensors say, and why a log that was asked for is missing."""
-    commands = _commands(source, drives, in_container=in_container)
+    commands = _commands(source, drives)
     source.prefetch(commands)
     sensed = [_with_temperature(source, drive) for drive in drives]
     outputs = {output.source: output for command in commands for output in source.run(command)}
@@ -29,20 +28,20 @@ def with_health(
     gaps: list[Gap] = []
     logs: dict[str, NvmeHealth] = {}
     for label, output in outputs.items():
-        name, log = _DRIVE.search(label), _log(output, gaps)
+        name, log = re.search(r"[^a-z](nvme\d{1,5})(?:n\d{1,5})?(?:\.\w{3,4})?$", label), _log(output, gaps)
         if name and log:
             logs.setdefault(name.group(1), log)
     known = (msgspec.structs.replace(drive, health=logs.get(drive.name or "")) for drive in sensed)
     return tuple(known), tuple(gaps)
 
 
-def _commands(source: Source, drives: tuple[NvmeController, ...], *, in_container: bool) -> tuple[Command, ...]:
-    """Return what to run: nothing where it must fail, and nothing on a drive that may never answer."""
+def _commands(source: Source, drives: tuple[NvmeController, ...]) -> tuple[Command, ...]:
+    """Return what to run: nothing where it must fail, as in most containers, and no drive that may never answer."""
     if not source.is_live:
         return (nvme_smart(""),)
-    if os.geteuid() != 0 or in_container:
-        return ()
-    return tuple(nvme_smart(drive.name) for drive in drives if drive.name and _answers(drive))
+    asked = [drive.name for drive in drives if drive.name and _answers(drive)] if os.geteuid() == 0 else []
+    nodes = source.listdir("/dev") if asked else ()
+    return tuple(nvme_smart(name) for name in asked if name in nodes)
 
 
 def _answers(drive: NvmeController) -> bool:

@@ -13,8 +13,6 @@ from hostdoctor.sources.base import Source
 from hostdoctor.survey.values import line
 
 NAMESPACE = re.compile(r"nvme\d{1,5}(?:c\d{1,5})?n\d{1,5}")
-_PARTITION = re.compile(r"(nvme\d{1,5}n\d{1,5})p\d{1,5}")
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 _MAX_LINKS = 40  # as the kernel's own limit
 
 
@@ -75,7 +73,9 @@ def _of_mountinfo(row: str) -> Mount | None:
 
 def _plain(text: str) -> str:
     """Undo the kernel's octal escapes of blanks and backslashes."""
-    return _ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), text)
+    if "\\" not in text:
+        return text
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
 def _swaps(source: Source, mounts: tuple[Mount, ...]) -> list[tuple[Mount, str]]:
@@ -133,7 +133,7 @@ def _device_name(source: Source, mount: Mount) -> str:
     if "/mapper/" in mount.device:
         found = (d for d in source.listdir("/sys/block") if line(source, f"/sys/block/{d}/dm/name") == name)
         name = next(found, name)
-    if NAMESPACE.fullmatch(name) or _PARTITION.fullmatch(name) or source.readlink(f"/sys/class/block/{name}"):
+    if NAMESPACE.fullmatch(name) or _disk_of_partition(name) or source.readlink(f"/sys/class/block/{name}"):
         return name
     known = source.readlink(f"/sys/dev/block/{mount.numbers}") if mount.numbers else None
     return known.rpartition("/")[2] if known else name
@@ -156,8 +156,7 @@ def _disks(source: Source, names: Iterable[str]) -> frozenset[str]:
         if name in seen:
             continue
         seen.add(name)
-        partition = _PARTITION.fullmatch(name)
-        below = (partition.group(1),) if partition else _layer_below(source, name)
+        below = _layer_below(source, name)
         waiting += below
         if not below and (NAMESPACE.fullmatch(name) or _folder(source, name)):
             found.add(name)
@@ -168,10 +167,18 @@ def _layer_below(source: Source, name: str) -> tuple[str, ...]:
     """Return the disk of a partition, the members of an md or dm, ``()`` for a whole disk."""
     if NAMESPACE.fullmatch(name):
         return ()
+    if (disk := _disk_of_partition(name)) is not None:
+        return (disk,)
     folder = _folder(source, name)
     if folder and source.read(f"{folder}/partition") is not None:
         return (folder.split("/")[-2],)
     return source.listdir(f"/sys/block/{name}/slaves")
+
+
+def _disk_of_partition(name: str) -> str | None:
+    """Return the namespace of ``nvme0n1p2`` by its name alone, None for other devices."""
+    disk, _, number = name.rpartition("p")
+    return disk if NAMESPACE.fullmatch(disk) and number.isdecimal() else None
 
 
 def _folder(source: Source, name: str) -> str | None:
