@@ -13,6 +13,7 @@ from hostdoctor.cli.common import (
     TimeoutOption,
     emit,
     open_evidence,
+    stated_path,
     survey_host,
     terminal_style,
     timeout_of,
@@ -45,6 +46,12 @@ def check(
     gpus: Annotated[
         str, typer.Option(metavar="GPUS", help="Judge only these: indices, UUIDs, addresses, or all.")
     ] = "",
+    model_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Where the model lies: judge the drives below it.")
+    ] = "",
+    kv_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Where the KV cache spills to: judge the drives below it.")
+    ] = "",
     show_all: Annotated[
         bool, typer.Option("--all", help="Show every finding, its evidence, and what was skipped.")
     ] = False,
@@ -66,8 +73,10 @@ def check(
     listed = read_config(config).accept
     choose(known, [accept.id for accept in listed], ())  # an acceptance of an unknown id is a mistake
     accepts, ended = by_date(listed, datetime.datetime.now(tz=datetime.timezone.utc).date())
-    host = survey_host(source)
-    ask = Ask(gpus=_positions(host, gpus))
+    model = stated_path(source, "--model-path", model_path)
+    kv = stated_path(source, "--kv-path", kv_path)
+    host = survey_host(source, paths=[path for path in (model, kv) if path])
+    ask = Ask(gpus=_positions(host, gpus), model_path=model, kv_path=kv)
     default_fail_on: Severity = "critical" if exit_style == "gate" else "warning"
     report = diagnose(host, ask, rules, accepts=accepts, ended=ended, fail_on=fail_on or default_fail_on)
     emit(_render(report, format_, show_all=show_all))

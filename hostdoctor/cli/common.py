@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -67,14 +68,28 @@ def open_evidence(names: list[str] | None, *, demo: bool, timeout_s: float) -> S
     return source
 
 
-def survey_host(source: Source) -> Host:
+def survey_host(source: Source, *, map_only: bool = False, paths: Sequence[str] = ()) -> Host:
     """Return the surveyed host; raise SourceError when nothing at all could be established."""
-    from hostdoctor.survey import survey
+    from hostdoctor.survey import survey, survey_map
 
-    host = survey(source)
+    host = survey_map(source) if map_only else survey(source, paths=paths)
     if not host.is_live and _is_empty(host):
         raise SourceError(f"{host.sources[0]}: nothing could be established: {_first_reason(host)}")
     return host
+
+
+def stated_path(source: Source, option: str, path: str) -> str | None:
+    """Return a path of the caller's plan, absolute; None when none was stated.
+
+    Raises UsageError for what is not there, and for a relative path on another host.
+    """
+    if not path:
+        return None
+    if not source.is_live and not path.startswith("/"):
+        raise UsageError(f"{option}: not an absolute path of that host: {path[:80]!r}")
+    if source.is_live and not os.path.lexists(path):
+        raise UsageError(f"{option}: no such file or directory: {path[:80]!r}")
+    return os.path.abspath(path)  # noqa: PTH100  links are the survey's to follow
 
 
 def _is_empty(host: Host) -> bool:

@@ -6,7 +6,9 @@ from typing import Any, Literal, Protocol
 from hostdoctor.facts import Fact, GapKind
 
 # What a text is, by its content; the loose-text source names its sections so, and commands carry theirs.
-TextKind = Literal["topo-matrix", "numactl", "lspci-tree", "lspci", "lscpu", "interrupts", "nvme-list", "collect-env"]
+TextKind = Literal[
+    "topo-matrix", "numactl", "lspci-tree", "lspci", "lscpu", "interrupts", "nvme-list", "collect-env", "nvme-smart"
+]
 
 
 class Command(Fact, frozen=True, kw_only=True):
@@ -31,6 +33,19 @@ NVME_LIST = Command(kind="nvme-list", argv=("nvme", "list"))
 LIVE_COMMANDS = (TOPO_MATRIX, NUMACTL, LSPCI, LSCPU)
 INTERRUPTS = Command(kind="interrupts", argv=("/proc/interrupts",))
 COLLECT_ENV = Command(kind="collect-env", argv=("collect_env",))
+
+
+def nvme_smart(drive: str) -> Command:
+    """Return the command that prints a drive's SMART log; it needs root."""
+    return Command(kind="nvme-smart", argv=("nvme", "smart-log", "-o", "json", f"/dev/{drive}"))
+
+
+class Space(Fact, frozen=True, kw_only=True):
+    """The room of a file system, as statvfs(3) counts it."""
+
+    size_bytes: int
+    free_bytes: int
+    available_bytes: int
 
 
 class Output(Fact, frozen=True, kw_only=True):
@@ -72,6 +87,9 @@ class Source(Protocol):
 
     def readlink(self, path: str) -> str | None:
         """Return where a symbolic link points, as an absolute normalised path on that host, or None."""
+
+    def statvfs(self, path: str) -> Space | None:
+        """Return the room of the file system that holds a path; None where nobody can tell any more."""
 
     def run(self, command: Command) -> tuple[Output, ...]:
         """Return a command's outputs: one when live, as many as were given in texts, ``()`` when none was given."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import GapKind
-from hostdoctor.sources.base import Command, NvmlOutput, Output, TextKind
+from hostdoctor.sources.base import Command, NvmlOutput, Output, Space, TextKind
 from hostdoctor.sources.recognise import Section, recognise
 
 MAX_BYTES = 64 << 20
@@ -59,6 +59,9 @@ class TextSource:
 
     def readlink(self, path: str) -> str | None:
         """Return None."""
+
+    def statvfs(self, path: str) -> Space | None:
+        """Return None: texts hold no file systems."""
 
     def run(self, command: Command) -> tuple[Output, ...]:
         """Return every output of the command's kind, in the order of the texts."""

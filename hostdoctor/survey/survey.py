@@ -24,8 +24,18 @@ HYPERVISORS = {"null": "", "phyp": "powervm", "windows subsystem for linux": "ws
 ENVIRONMENT = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
-def survey(source: Source) -> Host:
-    """Return everything that one pass over a source establishes; what a source lacks is a gap, never an error."""
+def survey(source: Source, *, paths: Sequence[str] = ()) -> Host:
+    """Return everything that one pass over a source establishes; what a source lacks is a gap, never an error.
+
+    ``paths`` are absolute paths of the caller's plan, whose file systems and disks are wanted too.
+    """
+    from hostdoctor.survey.details import with_details
+
+    return with_details(source, survey_map(source), paths)
+
+
+def survey_map(source: Source) -> Host:
+    """Return what the map shows, without what only checks ask for."""
     source.prefetch(LIVE_COMMANDS)
     notes = Notes()
     cores = read_cores(source)
