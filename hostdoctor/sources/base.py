@@ -7,7 +7,8 @@ from hostdoctor.facts import Fact, GapKind
 
 # What a text is, by its content; the loose-text source names its sections so, and commands carry theirs.
 TextKind = Literal[
-    "topo-matrix", "numactl", "lspci-tree", "lspci", "lscpu", "interrupts", "nvme-list", "collect-env", "nvme-smart"
+    "topo-matrix", "numactl", "lspci-tree", "lspci", "lscpu", "interrupts", "nvme-list", "collect-env", "nvme-smart",
+    "nvidia-smi-q",
 ]
 
 
@@ -32,6 +33,7 @@ NVME_LIST = Command(kind="nvme-list", argv=("nvme", "list"))
 # What the live host is asked; everything else that these tell is in sysfs already.
 LIVE_COMMANDS = (TOPO_MATRIX, NUMACTL, LSPCI, LSCPU)
 INTERRUPTS = Command(kind="interrupts", argv=("/proc/interrupts",))
+NVIDIA_SMI_QUERY = Command(kind="nvidia-smi-q", argv=("nvidia-smi", "-q"))
 COLLECT_ENV = Command(kind="collect-env", argv=("collect_env",))
 
 

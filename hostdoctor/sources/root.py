@@ -15,8 +15,9 @@ SOS_NAMES: dict[TextKind, tuple[str, ...]] = {
     "topo-matrix": ("nvidia-smi_topo_-m*",),
     "numactl": ("numactl_--hardware*", "numactl_-H*"),
     "lspci": ("lspci_-[Dnvkx]*",),
-    "lspci-tree": ("lspci_-t*", "lspci_-nntv*", "lspci_-nnt*"),
-    "lscpu": ("lscpu*",),
+    "lspci-tree": ("lspci_-t*", "lspci_-[Dnvk]*t*"),
+    "lscpu": ("lscpu",),
+    "nvidia-smi-q": ("nvidia-smi_-q", "nvidia-smi_--query"),
     "nvme-list": ("nvme_list", "nvme_list_-o_json*", "nvme_list_-v*"),
     "nvme-smart": ("nvme_smart-log_*",),
 }

@@ -65,7 +65,34 @@ def _collect_enough(signs: Mapping[str, int]) -> bool:
     )
 
 
+_SMI_HEADER = re.compile(r"(?<!\S)GPU ?([0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7])(?:\s|$)")
+_SMI_TOP = re.compile(r"(?<!\S)(?:=+(NVSMI LOG)=|(Attached GPUs)\s*:)")
+_SMI_KEY = re.compile(r"(?<!\S)(GPU UUID|Product Name|Product Brand|VBIOS Version|GPU Link Info)(?:\s*:|$)")
+_SMI_BELONGS = re.compile(r"^\s|\s:(?:\s|$)")
+
+
+def _query(line: str) -> Mark | None:
+    if found := _SMI_HEADER.search(line):
+        return Mark("GPU", found.start(), key=found[1])
+    if found := _SMI_TOP.search(line):
+        return Mark("top", found.start(), opens=bool(found[1]))
+    found = _SMI_KEY.search(line)
+    return Mark(found[1], -1, weak=True) if found else None
+
+
+def _query_enough(signs: Mapping[str, int]) -> bool:
+    return "GPU" in signs and len(signs) > 1
+
+
 FORMATS = (
+    Format(
+        kind="nvidia-smi-q",
+        words=("GPU ", "GPU0", "GPUs", "NVSMI LOG", "Product ", "VBIOS"),
+        mark=_query,
+        belongs=_SMI_BELONGS.search,
+        enough=_query_enough,
+        misses=12,
+    ),
     Format(
         kind="topo-matrix",
         words=("GPU",),

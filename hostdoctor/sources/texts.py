@@ -23,6 +23,7 @@ _NAMES: dict[TextKind, str] = {
     "topo-matrix": "nvidia-smi topo -m",
     "numactl": "numactl --hardware",
     "lspci": "lspci",
+    "nvidia-smi-q": "nvidia-smi -q",
     "lspci-tree": "lspci -tv",
     "lscpu": "lscpu",
     "interrupts": "/proc/interrupts",

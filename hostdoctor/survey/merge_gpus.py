@@ -9,6 +9,7 @@ from hostdoctor.facts import Allowed, Gpu, Link, NumaNode, PciDevice
 from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.sources.base import NvmlOutput, Source
+from hostdoctor.survey.merge_smi import SOURCE, join_query, unlisted
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.pci import device_path
 from hostdoctor.survey.pci_class import is_gpu, is_nvidia
@@ -16,6 +17,7 @@ from hostdoctor.survey.texts import Texts
 from hostdoctor.survey.values import ids, integer
 
 if TYPE_CHECKING:
+    from hostdoctor.parsers.nvidia_smi_q import NvidiaSmiQuery
     from hostdoctor.parsers.topo_matrix import TopoGpu, TopoMatrix
 
 MAX_GPUS = 256
@@ -59,6 +61,8 @@ def find_gpus(
         seen = _join_nvml(seen, nvml_gpus, nvml, notes)
     else:
         _number_by_address(seen)
+    for query in texts.queries[:1]:
+        seen = _join_query(seen, query, notes)
     if texts.matrices:
         notes.add(texts.matrices[0].gaps)
         seen = _join_matrix(seen, texts.matrices[0], notes)
@@ -85,7 +89,8 @@ def gpu_memory_nodes(seen: list[Seen], nodes: tuple[NumaNode, ...]) -> frozenset
 def _from_pci(source: Source, device: PciDevice, origin: str) -> Seen:
     base = device_path(source, device.bdf)
     # beside a numa_node of -1, local_cpulist names every CPU: it says nothing
-    tells = device.numa_node is not None or source.read(f"{base}/numa_node") is None
+    file = source.read(f"{base}/numa_node")
+    tells = file is None or (device.numa_node if origin == "sysfs" else integer(file)) is not None
     local = ids(source.read(f"{base}/local_cpulist")) if tells else None
     nodes = () if device.numa_node is None else (device.numa_node,)
     driver = _driver_file(source, device, "information")
@@ -100,8 +105,12 @@ def _from_pci(source: Source, device: PciDevice, origin: str) -> Seen:
         driver=device.driver,
     )
     memory_node = integer(_driver_file(source, device, "numa_status").get("Node"))
-    told = Told(nodes=nodes, cpus=format_cpulist(local) if local else None, memory_node=memory_node)
-    return Seen(gpu=gpu, told={origin: told}, device=device)
+    cpus = format_cpulist(local) if local else None
+    told = {origin: Told(nodes=nodes, cpus=cpus, memory_node=memory_node)}
+    node = integer(file) if origin == "lspci" else None
+    if node is not None:  # files of single functions, as bug reports have them
+        told = {"sysfs": Told(nodes=(node,), cpus=cpus), "lspci": Told(nodes=nodes, memory_node=memory_node)}
+    return Seen(gpu=gpu, told=told, device=device)
 
 
 def _driver_file(source: Source, device: PciDevice, name: str) -> dict[str, str]:
@@ -185,6 +194,25 @@ def _with_nvml(s: Seen, told: Mapping[str, Any], notes: Notes) -> Seen:
     return s
 
 
+def _join_query(seen: list[Seen], query: "NvidiaSmiQuery", notes: Notes) -> list[Seen]:
+    """Join by address; without NVML the query's order is the driver's."""
+    notes.add(query.gaps)
+    by_bdf = {s.gpu.bdf: s for s in seen if s.gpu.bdf}
+    known = any("NVML" in s.told for s in seen)
+    joined = []
+    for told in query.gpus:
+        s = by_bdf.pop(told.bdf, None)
+        if s is None:
+            s = Seen(gpu=Gpu(bdf=told.bdf), told={})
+            seen.append(s)
+        s.gpu = join_query(s.gpu, told, "NVML" in s.told, notes)
+        s.told.setdefault(SOURCE, Told())
+        joined.append(s)
+    for s in () if known or not joined else by_bdf.values():
+        s.gpu = unlisted(s.gpu, s.device, query)
+    return seen
+
+
 def _nvml_link(link: Mapping[str, Any]) -> Link:
     return Link(
         width_lanes=link.get("width_lanes") or None,
@@ -197,7 +225,7 @@ def _nvml_link(link: Mapping[str, Any]) -> Link:
 def _join_matrix(seen: list[Seen], matrix: "TopoMatrix", notes: Notes) -> list[Seen]:
     """Join by index; where the matrix and PCI count different GPUs and no driver numbers them, they stay apart."""
     by_index = {s.gpu.index: s for s in seen if s.gpu.index is not None}
-    from_driver = any("NVML" in s.told for s in seen)
+    from_driver = any("NVML" in s.told or SOURCE in s.told for s in seen)
     if by_index and not from_driver and len(by_index) != len(matrix.gpus):
         reason = f"{len(by_index)} GPUs on PCI, {len(matrix.gpus)} in the matrix: which is which is not known"
         notes.gap("gpus", "nvidia-smi topo -m", reason)

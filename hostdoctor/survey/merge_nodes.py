@@ -36,6 +36,9 @@ def _note_open(merged: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> None
     by_fact = {f"numa_nodes[{node.id}].{field}": getattr(node, field) for node in merged for field in FIELDS}
     if merged:
         notes.settled("numa_nodes")
+    for fact, value in by_fact.items():
+        if value not in (None, {}):
+            notes.settled(fact)
     gaps = [gap for hardware in texts.numactl for gap in hardware.gaps]
     gaps += [gap for lscpu in texts.lscpu for gap in lscpu.gaps]
     for gap in gaps:

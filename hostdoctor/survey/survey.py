@@ -88,7 +88,7 @@ def survey_map(source: Source) -> Host:
         block_devices=read_block_devices(source),
         allowed=allowed,
         settings=settings,
-        nvidia=_nvidia(nvml),
+        nvidia=_nvidia(nvml, texts),
         sources=(source.label, *texts.sources),
         is_live=source.is_live,
     )
@@ -156,7 +156,7 @@ def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
             virtualization=wsl2 or system.virtualization or _hypervisor(environment.hypervisor_vendor),
             nvidia_driver=system.nvidia_driver or environment.nvidia_driver,
         )
-    driver = (nvml.document or {}).get("driver_version")
+    driver = (nvml.document or {}).get("driver_version") or next((q.driver_version for q in texts.queries), None)
     return msgspec.structs.replace(system, nvidia_driver=system.nvidia_driver or driver)
 
 
@@ -172,7 +172,9 @@ def _virtualization_told(system: System, texts: Texts) -> bool:
     return any((lscpu.architecture or "").startswith("x86") and lscpu.model_name for lscpu in texts.lscpu)
 
 
-def _nvidia(nvml: NvmlOutput) -> NvidiaDriver:
+def _nvidia(nvml: NvmlOutput, texts: Texts) -> NvidiaDriver:
+    if nvml.state == "not-asked" and texts.queries:
+        return NvidiaDriver(state="ok", gpu_count=texts.queries[0].attached)
     if nvml.state == "not-asked":
         return NvidiaDriver(reason=nvml.reason)
     document = nvml.document or {}

@@ -13,6 +13,7 @@ from hostdoctor.sources.base import (
     LSPCI,
     LSPCI_TREE,
     NUMACTL,
+    NVIDIA_SMI_QUERY,
     NVME_LIST,
     TOPO_MATRIX,
     Command,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hostdoctor.parsers.lspci import LspciListing
     from hostdoctor.parsers.lspci_tree import LspciTree
     from hostdoctor.parsers.numactl import NumactlHardware
+    from hostdoctor.parsers.nvidia_smi_q import NvidiaSmiQuery
     from hostdoctor.parsers.nvme_list import NvmeList
     from hostdoctor.parsers.topo_matrix import TopoMatrix
 
@@ -45,6 +47,7 @@ class Texts(Fact, frozen=True, kw_only=True):
     interrupts: "tuple[Interrupts, ...]" = ()
     nvme_lists: "tuple[NvmeList, ...]" = ()
     collect_envs: "tuple[CollectEnv, ...]" = ()
+    queries: "tuple[NvidiaSmiQuery, ...]" = ()
     sources: tuple[str, ...] = ()
 
 
@@ -69,6 +72,7 @@ def read_texts(source: Source, notes: Notes) -> Texts:
         interrupts=(*_proc_interrupts(source, notes), *records(INTERRUPTS, _interrupts)),
         nvme_lists=records(NVME_LIST, _nvme_list),
         collect_envs=records(COLLECT_ENV, _collect_env),
+        queries=records(NVIDIA_SMI_QUERY, _nvidia_smi_q),
         sources=tuple(seen),
     )
 
@@ -141,3 +145,9 @@ def _collect_env() -> "Callable[[str, str], CollectEnv]":
     from hostdoctor.parsers.collect_env import parse_collect_env
 
     return parse_collect_env
+
+
+def _nvidia_smi_q() -> "Callable[[str, str], NvidiaSmiQuery]":
+    from hostdoctor.parsers.nvidia_smi_q import parse_nvidia_smi_q
+
+    return parse_nvidia_smi_q
