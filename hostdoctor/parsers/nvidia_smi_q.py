@@ -83,6 +83,7 @@ class _Block(msgspec.Struct):
     values: dict[tuple[str, str], str] = {}
     headings: list[tuple[int, str]] = []
     indents: set[int] = set()
+    has_slices: bool = False
 
 
 def parse_nvidia_smi_q(text: str, source: str = "nvidia-smi -q") -> NvidiaSmiQuery:
@@ -149,13 +150,14 @@ def _pair(line: str) -> tuple[int, str, str] | None:
 
 
 def _take(block: _Block, line: str) -> None:
-    """Take one line: a pair goes under the nearest heading that stands further left, or above where none is indented."""
+    """Take one line: a pair goes under the nearest heading that stands further left."""
     pair = _pair(line)
     if pair is None:
         if (found := _HEADING.match(line)) is not None:
             _leave(block, len(found[1]))
             block.headings.append((len(found[1]), found[2]))
             block.indents.add(len(found[1]))
+            block.has_slices = block.has_slices or found[2].startswith("MIG Device")
         return
     indent, key, value = pair
     _leave(block, indent)
@@ -168,7 +170,7 @@ def _take(block: _Block, line: str) -> None:
 
 
 def _leave(block: _Block, indent: int) -> None:
-    """Leave the headings that a line at this indentation is not below; where indentation was lost, the last one stays."""
+    """Leave the headings that a line is not below; where indentation was lost, the last one stays."""
     if len(block.indents) < 2 and indent in block.indents:
         block.headings = block.headings[-1:]
         return
@@ -180,8 +182,7 @@ def _gpu(block: _Block, index: int | None) -> SmiGpu:
     def told(key: str, heading: str = "") -> str | None:
         return _known(block.values.get((heading, key)))
 
-    flat = len(block.indents) < 2
-    has_slices = flat and any(key == "GPU Instance ID" for _, key in block.values)
+    has_slices = block.has_slices and len(block.indents) < 2  # whose memory this is, only indentation tells
     uuid = told("GPU UUID")
     return SmiGpu(
         bdf=block.bdf,

@@ -7,7 +7,15 @@ from hostdoctor.facts import Fact, GapKind
 
 # What a text is, by its content; the loose-text source names its sections so, and commands carry theirs.
 TextKind = Literal[
-    "topo-matrix", "numactl", "lspci-tree", "lspci", "lscpu", "interrupts", "nvme-list", "collect-env", "nvme-smart",
+    "topo-matrix",
+    "numactl",
+    "lspci-tree",
+    "lspci",
+    "lscpu",
+    "interrupts",
+    "nvme-list",
+    "collect-env",
+    "nvme-smart",
     "nvidia-smi-q",
 ]
 

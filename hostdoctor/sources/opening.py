@@ -30,13 +30,34 @@ def _open(name: str) -> Source:
     mode = 0 if name == "-" else _mode(path)
     if stat.S_ISDIR(mode):
         return RootSource(DiskTree(str(_root_of(path))), name)
+    if stat.S_ISREG(mode) and (report := _bug_report(path, name)) is not None:
+        return report
     if stat.S_ISREG(mode) and _is_archive(path):
         from hostdoctor.sources.archive import read_archive
 
         return _known(RootSource(read_archive(path), name))
     from hostdoctor.sources.texts import TextSource, read_text_file
 
-    return TextSource(((name, read_text_file("-" if name == "-" else path)),))
+    text = read_text_file("-" if name == "-" else path)
+    if name == "-" and "bug report log" in text[: 1 << 16]:
+        return _bug_report_text(text) or TextSource(((name, text),))
+    return TextSource(((name, text),))
+
+
+def _bug_report(path: Path, label: str) -> Source | None:
+    """Return the source of an NVIDIA bug report, None for any other file; a gzip is looked into."""
+    from hostdoctor.sources.bug_report import is_bug_report, read_bug_report
+
+    return read_bug_report(path, label) if is_bug_report(path) else None
+
+
+def _bug_report_text(text: str) -> Source | None:
+    import io
+
+    from hostdoctor.sources.bug_report import holds_marker, source_of
+
+    data = text.encode("utf-8", "replace")
+    return source_of(io.BytesIO(data), "standard input") if holds_marker(data[: 1 << 16]) else None
 
 
 def _mode(path: Path) -> int:

@@ -49,4 +49,3 @@ def query_link(told: "SmiGpu") -> Link:
         speed_gts=GENERATION_GTS.get(told.generation or 0),
         max_speed_gts=GENERATION_GTS.get(told.max_generation or 0),
     )
-

@@ -1,0 +1,214 @@
+"""Bug reports in the form that nvidia-bug-report.sh writes: of this machine (``python -m``), and of built hosts."""
+
+import platform
+import re
+import subprocess  # noqa: TID251  runs the real lspci and numactl
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from hostdoctor.facts import Fact, Host, PciDevice
+from hostdoctor.parsers.lspci import LspciFunction
+from hostdoctor.sources.root import RootSource
+from hostdoctor.sources.tree import MemoryTree
+from hostdoctor.survey import survey_map
+from hostdoctor.survey.pci_class import CLASS_CODES
+from tests.support.hostbuilder import HostFiles, rooted_files
+from tests.support.render_lspci import Function, Root, render_list, render_tree
+from tests.support.render_smi import render_query
+
+RULE = "_" * 44
+FILES = (
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/proc/sys/kernel/numa_balancing",
+    *(f"/sys/devices/system/node/{name}" for name in ("has_cpu", "has_memory", "online", "possible")),
+)
+LATE_FILES = tuple(f"/proc/{name}" for name in ("cmdline", "cpuinfo", "interrupts", "meminfo", "version", "pci"))
+CLASS_NAMES = {code: name for name, code in reversed(CLASS_CODES.items())}
+PROLOGUE = """Start of NVIDIA bug report log file.  Please include this file, along
+with a detailed description of your problem, when reporting a graphics
+driver bug.
+
+nvidia-bug-report.sh Version: 12345678
+
+Date: {date}
+uname: Linux {host} {kernel} #1 SMP x86_64 GNU/Linux
+command line flags: {flags}
+"""
+
+
+class Content(Fact, frozen=True, kw_only=True):
+    """What goes into a report. ``lspci`` maps options to outputs; ``query`` None: nvidia-smi is not installed."""
+
+    read: Callable[[str], str | None]
+    gpus: tuple[str, ...] = ()
+    lspci: dict[str, str] = {}
+    numactl: str = ""
+    query: str | None = None
+    hostname: str = "gpu7"
+    kernel: str = "6.8.0-60-generic"
+    flags: str = ""
+    date: str = "Mi 4. Jun 09:52:39 CEST 2025"
+
+
+def write_report(content: Content) -> str:
+    """Return the report's text."""
+    prologue = PROLOGUE.format(
+        date=content.date, host=content.hostname, kernel=content.kernel, flags=content.flags or ""
+    )
+    parts = [f"{RULE}\n\n{prologue}"]
+    parts += [_file(content, f"/sys/bus/pci/devices/{gpu}/power/control") for gpu in content.gpus]
+    parts += [f"{RULE}\n\n/usr/bin/lspci {options}\n\n{text}\n" for options, text in content.lspci.items()]
+    parts.append(_file(content, FILES[0]))
+    parts.append(f"{RULE}\n\n/usr/bin/numactl -H\n\n{content.numactl}" if content.numactl else f"{RULE}\n\n")
+    gpu_files = (f"/sys/bus/pci/devices/{g}/{name}" for g in content.gpus for name in ("local_cpulist", "numa_node"))
+    parts += [_file(content, path) for path in (*FILES[1:], *gpu_files)]
+    parts += [_file(content, path) for path in LATE_FILES]
+    parts.append(_file(content, "/proc/driver/nvidia/./version"))
+    parts += [_file(content, f"/proc/driver/nvidia/./gpus/{gpu}/information") for gpu in content.gpus]
+    parts.append(f'{RULE}\n\nbase64 "/tmp/nvidia-debugdump.log"\n\n' + ("QUJD" * 19 + "\n") * 20 + "\n")
+    parts.append(_nvidia_smi(content))
+    return "".join(parts) + f"{RULE}\n\nEnd of NVIDIA bug report log file.\n"
+
+
+def of_built(files: HostFiles, name: str, **more: object) -> str:
+    """Return the report that a built host would give, its lspci drawn from the map of its own root."""
+    host = survey_map(built_source(files, name))
+    document = (files.nvml or {}).get("document")
+    nvidia = tuple(d.bdf for d in host.pci_devices if d.vendor_id == "10de")
+    given: dict[str, object] = {
+        "read": lambda path: built_source(files, name).read(path.replace("/./", "/")),
+        "gpus": nvidia,
+        "lspci": {"-nntv": draw_tree(host), "-nn": draw_list(host, brief=True), "-nnDvvvxxxx": draw_list(host)},
+        "numactl": files.commands.get("numactl --hardware", ""),
+        "query": render_query(document) if document else None,
+        "hostname": host.system.hostname or "gpu7",
+        "kernel": host.system.kernel or "6.8.0",
+    }
+    return write_report(Content(**(given | more)))  # type: ignore[arg-type]
+
+
+def built_source(files: HostFiles, name: str) -> RootSource:
+    """Return a built host as a source."""
+    return RootSource(MemoryTree(rooted_files(files), files.links), name)
+
+
+def draw_tree(host: Host) -> str:
+    """Return ``lspci -nntv`` of a map."""
+    roots: dict[str, Root] = {}
+    drawn: dict[str, Function] = {}
+    for device in host.pci_devices:
+        at = device.root_complex or device.bdf[:-5]
+        root = roots.setdefault(at, Root(int(at.split(":")[0], 16), int(at.split(":")[1], 16), []))
+        function = drawn[device.bdf] = Function(
+            int(device.bdf[-4:-2], 16), int(device.bdf[-1]), _name(host, device), _ids(device), _buses(host, device)
+        )
+        above = drawn[device.upstream[-1]].children if device.upstream else root.children
+        above.append(function)
+    return render_tree(list(roots.values()), "vnn")
+
+
+def draw_list(host: Host, *, brief: bool = False) -> str:
+    """Return ``lspci -nnDvvvxxxx`` of a map, or with ``brief`` ``lspci -nn``."""
+    functions = [_listed(host, device) for device in host.pci_devices]
+    text = render_list(functions, ids=True, domains=True, hex_dump=not brief)
+    return "".join(f"{line}\n" for line in text.splitlines() if re.match(r"[0-9a-f]{4,5}:\S+ ", line)) if brief else text
+
+
+def of_machine(query: str | None = None, **more: object) -> str:
+    """Return a report of the machine that this runs on, from its real lspci, numactl and files."""
+    nvidia = _machine_gpus()
+    given: dict[str, object] = {
+        "read": _read,
+        "gpus": nvidia,
+        "lspci": {options: _output("lspci", options) for options in ("-nntv", "-nn", "-nnDvvvxxxx")},
+        "numactl": _output("numactl", "-H"),
+        "query": query,
+        "hostname": platform.node(),
+        "kernel": platform.release(),
+    }
+    return write_report(Content(**(given | more)))  # type: ignore[arg-type]
+
+
+def _file(content: Content, path: str) -> str:
+    text = content.read(path)
+    if text is None:
+        return f"{RULE}\n\n*** {path} does not exist\n\n"
+    told = f"*** ls: -r--r--r-- 1 root root 4096 2025-06-04 09:50:00.000000000 +0200 {path}"
+    return f"{RULE}\n\n*** {path}\n{told}\n{text}\n"
+
+
+def _nvidia_smi(content: Content) -> str:
+    if "--safe-mode" in content.flags:
+        return f"{RULE}\n\nSkipping: nvidia-smi, vulkaninfo etc. Commands\nSkipping due to --safe-mode-argument\n\n\n"
+    if content.query is None:
+        return f"{RULE}\n\n{RULE}\n\nSkipping: nvidia-smi output\nnvidia-smi not found\n\n\n"
+    unit = "\n==============NVSMI LOG==============\n\nAttached Units                            : 0\n"
+    commands = {"--query": content.query, "--query --unit": unit, "nvlink --status": "GPU 0: NVIDIA (UUID: GPU-0)\n"}
+    return f"{RULE}\n\n" + "".join(f"/usr/bin/nvidia-smi {words}\n\n{text}\n" for words, text in commands.items())
+
+
+def _listed(host: Host, device: PciDevice) -> LspciFunction:
+    code = device.class_code or "000000"
+    buses = _buses(host, device) or (None, None)
+    return LspciFunction(
+        bdf=device.bdf,
+        name=_name(host, device),
+        vendor_id=device.vendor_id,
+        device_id=device.device_id,
+        class_code=code,
+        class_name=CLASS_NAMES.get(code[:4], "System peripheral"),
+        numa_node=device.numa_node,
+        link=device.link,
+        driver=device.driver,
+        secondary_bus=buses[0],
+        subordinate_bus=buses[1],
+        port_type="Root Port" if buses[0] and not device.upstream else "Downstream Port" if buses[0] else "Endpoint",
+    )
+
+
+def _name(host: Host, device: PciDevice) -> str:
+    gpu = next((g for g in host.gpus if g.bdf == device.bdf), None)
+    name = (gpu.name if gpu else None) or device.name or "Device"
+    return name if name.startswith("NVIDIA") or gpu is None else f"NVIDIA Corporation {name}"
+
+
+def _ids(device: PciDevice) -> tuple[str, str]:
+    return device.vendor_id or "0000", device.device_id or "0000"
+
+
+def _buses(host: Host, device: PciDevice) -> tuple[int, int] | None:
+    """Return a bridge's buses: those of what stands below it."""
+    below = [d for d in host.pci_devices if device.bdf in d.upstream]
+    buses = [int(d.bdf[-7:-5], 16) for d in below]
+    return (min(buses), max(buses)) if buses and (device.class_code or "").startswith("0604") else None
+
+
+def _machine_gpus() -> tuple[str, ...]:
+    folder = Path("/sys/bus/pci/devices")
+    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    return tuple(name for name in names if (_read(f"{folder}/{name}/vendor") or "").strip() == "0x10de")
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _output(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+
+
+def _machine_query() -> str:
+    """Return what the double of nvidia-smi says of this machine's GPU stand-ins."""
+    gpus: Iterable[dict[str, object]] = (
+        {"bdf": f"0000{bdf}".upper(), "name": "NVIDIA Example 80GB", "uuid": f"GPU-{n:032x}", "memory_bytes": 80 << 30}
+        for n, bdf in enumerate(_machine_gpus())
+    )
+    return render_query({"driver_version": "570.86.15", "gpus": list(gpus)})
+
+
+if __name__ == "__main__":
+    sys.stdout.write(of_machine(_machine_query()))
