@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # What some tests meet for real; without root or apt-get those tests are skipped and say so.
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
-  qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio
+  qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos
 
 .PHONY: run test lint types unit packages bench schemas demo clean
 
@@ -26,6 +26,7 @@ unit: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.bench_startup
+	$(BIN)/python -m tests.bench.bench_bug_report
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas

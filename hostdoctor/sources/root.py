@@ -21,6 +21,9 @@ SOS_NAMES: dict[TextKind, tuple[str, ...]] = {
     "nvme-list": ("nvme_list", "nvme_list_-o_json*", "nvme_list_-v*"),
     "nvme-smart": ("nvme_smart-log_*",),
 }
+_SYSCTL = "/proc/sys/"
+# What a tool prints in place of its output where a host has nothing of the kind.
+_NOTHING = "Failed to scan topology"
 
 
 class RootSource:
@@ -30,11 +33,13 @@ class RootSource:
 
     def __init__(self, tree: Tree, label: str) -> None:
         self._tree = tree
+        self._settings: dict[str, str] | None = None
         self.label = label
 
     def read(self, path: str) -> str | None:
-        """Return a file's text, or None."""
-        return self._tree.read(path)
+        """Return a file's text, or None; a setting that has no file, as a sosreport's ``sysctl -a`` shows it."""
+        text = self._tree.read(path)
+        return self._sysctl(path) if text is None and path.startswith(_SYSCTL) else text
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gave None."""
@@ -53,12 +58,24 @@ class RootSource:
 
     def run(self, command: Command) -> tuple[Output, ...]:
         """Return the outputs of this command that the tree holds under sosreport's names."""
-        paths = (p for name in SOS_NAMES.get(command.kind, ()) for p in glob(self._tree, f"/sos_commands/*/{name}"))
+        trees = self._named("lspci-tree") if command.kind == "lspci" else ()
+        paths = (path for path in self._named(command.kind) if path not in trees)
         return tuple(
             Output(source=f"{self.label}:{path.lstrip('/')}", text=text)
             for path in dict.fromkeys(paths)
-            if (text := self._tree.read(path))
+            if (text := self._tree.read(path)) and not text.startswith(_NOTHING)
         )
+
+    def _named(self, kind: TextKind) -> tuple[str, ...]:
+        return tuple(p for name in SOS_NAMES.get(kind, ()) for p in glob(self._tree, f"/sos_commands/*/{name}"))
+
+    def _sysctl(self, path: str) -> str | None:
+        if self._settings is None:
+            text = self._tree.read("/sos_commands/kernel/sysctl_-a") or ""
+            pairs = (row.partition(" = ") for row in text.splitlines())
+            self._settings = {name: value for name, equals, value in pairs if equals}
+        value = self._settings.get(path[len(_SYSCTL) :].replace("/", "."))
+        return None if value is None else f"{value}\n"
 
     def prefetch(self, commands: Iterable[Command]) -> None:
         """Do nothing: everything is there already."""

@@ -5,6 +5,7 @@ import fnmatch
 import os
 import posixpath
 import stat
+from collections.abc import Callable
 from typing import Protocol
 
 from hostdoctor.facts import GapKind
@@ -109,8 +110,16 @@ class DiskTree:
     def _real_parent(self, parent: str) -> str | None:
         if parent not in self._real_parents:
             real = os.path.realpath(f"{self._root}{parent}")
+            if not self._inside(real):
+                real = os.path.realpath(self._root + _resolve(parent, self._link_at))
             self._real_parents[parent] = real if self._inside(real) else None
         return self._real_parents[parent]
+
+    def _link_at(self, path: str) -> str | None:
+        try:
+            return os.readlink(self._root + path)
+        except OSError:
+            return None
 
     def _inside(self, real: str) -> bool:
         return real == self._root or real.startswith(self._root + "/")
@@ -158,21 +167,25 @@ class MemoryTree:
             path = parent or "/"
 
     def _resolve(self, path: str) -> str:
-        """Follow links in every component, at most MAX_LINKS of them."""
-        followed = 0
+        return _resolve(path, self._links.get)
+
+
+def _resolve(path: str, link_at: Callable[[str], str | None]) -> str:
+    """Follow links in every component, at most MAX_LINKS of them; absolute ones lead from the tree's own root."""
+    followed = 0
+    done = "/"
+    parts = [part for part in path.split("/") if part][::-1]
+    while parts:
+        done = posixpath.join(done, parts.pop())
+        target = link_at(done)
+        if target is None:
+            continue
+        followed += 1
+        if followed > MAX_LINKS:
+            return path
+        parts += [part for part in link_target(done, target).split("/") if part][::-1]
         done = "/"
-        parts = [part for part in path.split("/") if part][::-1]
-        while parts:
-            done = posixpath.join(done, parts.pop())
-            target = self._links.get(done)
-            if target is None:
-                continue
-            followed += 1
-            if followed > MAX_LINKS:
-                return path
-            parts += [part for part in link_target(done, target).split("/") if part][::-1]
-            done = "/"
-        return done
+    return done
 
 
 def glob(tree: Tree, pattern: str) -> tuple[str, ...]:

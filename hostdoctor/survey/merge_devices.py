@@ -74,7 +74,8 @@ def merge_nvme(
             )
     irqs = _irqs(texts, notes)
     addresses = {vector.controller: vector.bdf for table in texts.interrupts for vector in table.vectors if vector.bdf}
-    for name in sorted({name for name, _ in irqs}):
+    names = sorted({name for name, _ in irqs})
+    for name in found.without_doubt(names, addresses, notes):
         found.put(found.take(name, addresses.get(name)))
     return with_interrupts(found.in_order(), irqs, source)
 
@@ -97,6 +98,20 @@ class _Controllers:
         if controller.root_complex is None and controller.bdf in self._devices:
             return placed(controller, self._devices[controller.bdf])
         return controller
+
+    def without_doubt(self, names: list[str], addresses: dict[str, str], notes: Notes) -> list[str]:
+        """Return the names that are known, told with an address, or the only one for the only drive without a name."""
+        known = {controller.name for controller in self._found}
+        open_names = [name for name in names if name not in known and name not in addresses]
+        nameless = [controller for controller in self._found if controller.name is None]
+        if not open_names or not nameless:
+            return names
+        if len(open_names) == len(nameless) == 1:
+            addresses[open_names[0]] = nameless[0].bdf or ""
+            return names
+        reason = f"{len(open_names)} names, {len(nameless)} drives without a name on PCI: which is which is not known"
+        notes.gap("nvme", "/proc/interrupts", reason)
+        return [name for name in names if name not in open_names]
 
     def put(self, controller: NvmeController) -> None:
         """Put a controller back."""

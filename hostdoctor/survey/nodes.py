@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 from hostdoctor.facts import Core, Gap, HugePages, NumaNode
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.sources.base import Source
@@ -31,7 +33,20 @@ def read_cores(source: Source) -> tuple[Core, ...]:
         key = cpulist(source.read(f"{topology}/thread_siblings_list")) or _mask_cpus(_mask(source, topology))
         if key and key not in cores:
             cores[key] = Core(cpus=key, package=integer(source.read(f"{topology}/physical_package_id")))
-    return tuple(cores.values())
+    return tuple(cores.values()) or _cores_of_cpuinfo(source.read("/proc/cpuinfo") or "")
+
+
+def _cores_of_cpuinfo(text: str) -> tuple[Core, ...]:
+    """Return the cores as x86 shows them in /proc/cpuinfo (``processor``, ``physical id``, ``core id``)."""
+    threads: dict[tuple[int, int], list[int]] = {}
+    for block in text.split("\n\n"):
+        pairs = (row.partition(":") for row in block.splitlines())
+        told = {key.strip(): integer(value) for key, _, value in pairs}
+        cpu, package, core = (told.get(key) for key in ("processor", "physical id", "core id"))
+        if cpu is not None and package is not None and core is not None:
+            threads.setdefault((package, core), []).append(cpu)
+    ordered = sorted(threads.items(), key=lambda item: min(item[1]))
+    return tuple(Core(cpus=format_cpulist(cpus), package=package) for (package, _), cpus in ordered)
 
 
 def _mask(source: Source, topology: str) -> str:
@@ -42,6 +57,14 @@ def _mask(source: Source, topology: str) -> str:
 def packages_by_cpu(cores: tuple[Core, ...]) -> dict[int, int]:
     """Return each CPU's package, where the kernel tells it."""
     return {cpu: core.package for core in cores if core.package is not None for cpu in parse_cpulist(core.cpus)}
+
+
+def with_packages(nodes: tuple[NumaNode, ...], packages: dict[int, int]) -> tuple[NumaNode, ...]:
+    """Return the nodes with their packages, where a text told the CPUs."""
+    return tuple(
+        n if n.package is not None else msgspec.structs.replace(n, package=_only_package(n.cpus, packages))
+        for n in nodes
+    )
 
 
 def _online(source: Source, folder: str, prefix: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from hostdoctor.survey.merge_devices import merge_nics, merge_nvme, nics_from_li
 from hostdoctor.survey.merge_gpus import find_gpus, gpu_memory_nodes, settle_gpus
 from hostdoctor.survey.merge_nodes import merge_nodes, with_kinds
 from hostdoctor.survey.merge_pci import merge_pci
-from hostdoctor.survey.nodes import packages_by_cpu, read_cores, read_nodes
+from hostdoctor.survey.nodes import packages_by_cpu, read_cores, read_nodes, with_packages
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.paths import derive_paths
 from hostdoctor.survey.pci import by_bdf, node_gap, read_pci_devices
@@ -49,7 +49,7 @@ def survey_map(source: Source) -> Host:
     texts = read_texts(source, notes)
     nvml = source.nvml()
 
-    nodes = merge_nodes(sysfs_nodes, texts, notes)
+    nodes = with_packages(merge_nodes(sysfs_nodes, texts, notes), packages_by_cpu(cores))
     devices = merge_pci(sysfs_devices, texts, notes)
     if not devices:
         notes.add(gaps)

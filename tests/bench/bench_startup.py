@@ -62,12 +62,12 @@ def _print(commands: dict[str, tuple[str, ...]], times: dict[str, list[float]]) 
     base, topo, check = list(medians.values())[:3]
     for label, seconds in medians.items():
         print(f"{label:60} {seconds * 1000:7.0f} ms  {seconds / base:5.2f} × the import", end="")
-        print(f"  {_peak_mib(commands[label]):5.0f} MiB peak")
+        print(f"  {peak_mib(commands[label]):5.0f} MiB peak")
     big_topo, big_check = list(medians.values())[3:]
     print(f"big / small: topo {big_topo / topo:.1f} ×, check {big_check / check:.1f} ×")
 
 
-def _peak_mib(argv: Sequence[str]) -> float:
+def peak_mib(argv: Sequence[str]) -> float:
     """Return the peak resident memory of one run, in MiB."""
     code = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"

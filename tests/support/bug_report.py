@@ -1,5 +1,6 @@
 """Bug reports in the form that nvidia-bug-report.sh writes: of this machine (``python -m``), and of built hosts."""
 
+import gzip
 import platform
 import re
 import subprocess  # noqa: TID251  runs the real lspci and numactl
@@ -7,7 +8,9 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from hostdoctor.facts import Fact, Host, PciDevice
+import msgspec
+
+from hostdoctor.facts import Fact, Host, Link, PciDevice
 from hostdoctor.parsers.lspci import LspciFunction
 from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import MemoryTree
@@ -42,7 +45,7 @@ class Content(Fact, frozen=True, kw_only=True):
 
     read: Callable[[str], str | None]
     gpus: tuple[str, ...] = ()
-    lspci: dict[str, str] = {}
+    lspci: dict[str, str] = msgspec.field(default_factory=dict)
     numactl: str = ""
     query: str | None = None
     hostname: str = "gpu7"
@@ -88,6 +91,27 @@ def of_built(files: HostFiles, name: str, **more: object) -> str:
     return write_report(Content(**(given | more)))  # type: ignore[arg-type]
 
 
+def padded(text: str, size_bytes: int) -> str:
+    """Return a report made as large as this by kernel messages, a journal and a base64 blob in its middle."""
+    at = text.index(f"{RULE}\n\n*** /proc/cmdline")
+    missing = max(0, size_bytes - len(text))
+    message = (
+        "[    4.123456] NVRM: GPU at PCI:0000:1b:00: GPU-5f2a1c3e-1111-2222-3333-444455556666, lspci -nn 00:1f.0\n"
+    )
+    blob = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo" * 2 + "QUJDREU=\n"
+    half = missing // 2
+    filler = f"{RULE}\n\ndmesg:\n\n" + message * (half // len(message))
+    filler += f'\n{RULE}\n\nbase64 "/tmp/blob"\n\n' + blob * (half // len(blob)) + "\n"
+    return text[:at] + filler + text[at:]
+
+
+def pack(text: str) -> bytes:
+    """Return a report as the script packs it: one gzip member after another."""
+    sections = text.split(RULE)
+    members = [sections[0], *(RULE + section for section in sections[1:])]
+    return b"".join(gzip.compress(member.encode(), 6, mtime=0) for member in members if member)
+
+
 def built_source(files: HostFiles, name: str) -> RootSource:
     """Return a built host as a source."""
     return RootSource(MemoryTree(rooted_files(files), files.links), name)
@@ -112,7 +136,9 @@ def draw_list(host: Host, *, brief: bool = False) -> str:
     """Return ``lspci -nnDvvvxxxx`` of a map, or with ``brief`` ``lspci -nn``."""
     functions = [_listed(host, device) for device in host.pci_devices]
     text = render_list(functions, ids=True, domains=True, hex_dump=not brief)
-    return "".join(f"{line}\n" for line in text.splitlines() if re.match(r"[0-9a-f]{4,5}:\S+ ", line)) if brief else text
+    return (
+        "".join(f"{line}\n" for line in text.splitlines() if re.match(r"[0-9a-f]{4,5}:\S+ ", line)) if brief else text
+    )
 
 
 def of_machine(query: str | None = None, **more: object) -> str:
@@ -163,8 +189,14 @@ def _listed(host: Host, device: PciDevice) -> LspciFunction:
         driver=device.driver,
         secondary_bus=buses[0],
         subordinate_bus=buses[1],
-        port_type="Root Port" if buses[0] and not device.upstream else "Downstream Port" if buses[0] else "Endpoint",
+        port_type=_port_type(device, buses[0]) if device.link != Link() else None,
     )
+
+
+def _port_type(device: PciDevice, secondary: int | None) -> str:
+    if secondary is None:
+        return "Endpoint"
+    return "Downstream Port" if device.upstream else "Root Port"
 
 
 def _name(host: Host, device: PciDevice) -> str:

@@ -1,0 +1,209 @@
+"""NVIDIA bug reports: the map that they give is the host's, as far as they know it; hostile ones end in one line."""
+
+import gzip
+import io
+import resource
+import subprocess  # noqa: TID251  a process of its own, whose memory is limited
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostdoctor.errors import SourceError
+from hostdoctor.facts import Host
+from hostdoctor.sources import bug_report as module
+from hostdoctor.sources.bug_report import source_of
+from hostdoctor.sources.opening import open_source
+from hostdoctor.survey import survey_map
+from tests.cli.support import hostdoctor
+from tests.support.bug_report import built_source, of_built, of_machine, pack, padded
+from tests.support.hostbuilder import build_files, host_names, load_host
+
+GPU_FIELDS = ("index", "bdf", "name", "uuid", "numa_node", "link", "upstream", "root_complex", "memory_bytes", "driver")
+LIMIT_BYTES = 400 << 20  # of address space, most of it libraries
+MIB = 1 << 20
+
+
+def report(name: str, **more: object) -> str:
+    return of_built(build_files(load_host(name)), name, **more)
+
+
+def read(text: str) -> Host:
+    return survey_map(source_of(io.BytesIO(text.encode()), "report"))
+
+
+def known_alike(ours: tuple[object, ...], theirs: tuple[object, ...]) -> bool:
+    """Tell whether two records agree wherever both know."""
+    return all(a == b for a, b in zip(ours, theirs, strict=True) if a not in (None, ()) and b not in (None, ()))
+
+
+@pytest.mark.parametrize("name", host_names())
+def test_a_report_gives_the_map_of_its_host(name: str) -> None:
+    files = build_files(load_host(name))
+    host, found = survey_map(built_source(files, name)), read(of_built(files, name))
+    assert len(found.gpus) == len(host.gpus)
+    for ours, theirs in zip(host.gpus, found.gpus, strict=True):
+        assert ours.bdf == theirs.bdf
+        if host.system.container is None:
+            values = [tuple(getattr(gpu, field) for field in GPU_FIELDS) for gpu in (ours, theirs)]
+            assert known_alike(*values)
+    assert [(n.id, n.cpus, n.distances, n.package, n.kind) for n in found.numa_nodes] == [
+        (n.id, n.cpus, n.distances, n.package, "memory-only" if n.kind == "gpu-memory" else n.kind)
+        for n in host.numa_nodes
+    ]
+    for node, other in zip(host.numa_nodes, found.numa_nodes, strict=True):
+        assert abs((node.memory_bytes or 0) - (other.memory_bytes or 0)) <= MIB
+    assert {nic.bdf for nic in host.nics} <= {nic.bdf for nic in found.nics}
+    assert {drive.bdf for drive in host.nvme} <= {drive.bdf for drive in found.nvme}
+    assert found.system.hostname == host.system.hostname
+    assert found.system.nvidia_driver == host.system.nvidia_driver
+    assert found.settings.get("kernel.numa_balancing") == host.settings.get("kernel.numa_balancing")
+    assert not found.disagreements
+
+
+def test_a_report_of_this_machine_gives_its_map(tmp_path: Path) -> None:
+    path = tmp_path / "nvidia-bug-report.log.gz"
+    path.write_bytes(pack(of_machine()))
+    live = hostdoctor("topo", "--format", "json")
+    found, host = (survey_map(open_source([str(path)])), live.out)
+    assert live.status == 0
+    import json
+
+    told = json.loads(host)
+    assert [(n.id, n.cpus) for n in found.numa_nodes] == [(n["id"], n["cpus"]) for n in told["numa_nodes"]]
+    ours = [(d.bdf, d.vendor_id, d.device_id, d.root_complex, list(d.upstream)) for d in found.pci_devices]
+    assert ours == [
+        (d["bdf"], d["vendor_id"], d["device_id"], d["root_complex"], d["upstream"]) for d in told["pci_devices"]
+    ]
+    assert (found.system.hostname, found.system.kernel) == (told["system"]["hostname"], told["system"]["kernel"])
+
+
+@pytest.mark.parametrize("form", ["fence", "quote", "crlf", "old", "cut gzip", "one gzip"])
+def test_forms_in_which_a_report_arrives(form: str, tmp_path: Path) -> None:
+    text = report("l40s-4")
+    data = {
+        "fence": f"My GPU is slow:\n\n```\n{text}```\n".encode(),
+        "quote": "".join(f"> {line}\n" for line in text.splitlines()).encode(),
+        "crlf": text.replace("\n", "\r\n").encode(),
+        "old": "\n".join(
+            line.removeprefix("*** ") for line in text.split("\n") if not line.startswith("*** ls: ")
+        ).encode(),
+        "cut gzip": pack(text)[:-200],
+        "one gzip": gzip.compress(text.encode()),
+    }[form]
+    path = tmp_path / "anything"
+    path.write_bytes(data)
+    found, whole = survey_map(open_source([str(path)])), read(text)
+    assert [(g.bdf, g.numa_node, g.name, g.link) for g in found.gpus] == [
+        (g.bdf, g.numa_node, g.name, g.link) for g in whole.gpus
+    ]
+    assert found.numa_nodes == whole.numa_nodes
+
+
+def test_safe_mode_and_a_missing_tool_are_gaps() -> None:
+    for more, reason in (
+        ({"flags": "--safe-mode"}, "made with --safe-mode, which leaves nvidia-smi out"),
+        ({"query": None}, "nvidia-smi not found"),
+    ):
+        found = read(report("l40s-4", **more))
+        gap = next(gap for gap in found.gaps if gap.fact == "source:nvidia-smi-q")
+        assert (gap.reason, gap.kind) == (reason, "missing")
+        assert [gpu.numa_node for gpu in found.gpus] == [gpu.numa_node for gpu in read(report("l40s-4")).gpus]
+
+
+def test_a_driver_that_fails_is_said() -> None:
+    words = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+    found = read(report("l40s-4", query=words + "\n"))
+    assert (found.nvidia.state, found.nvidia.reason) == ("error", words)
+
+
+def test_the_same_command_twice_is_compared() -> None:
+    text = report("l40s-4")
+    rule = text.partition("\n")[0]
+    first = text.index("/usr/bin/numactl -H")
+    block = text[first : text.index(rule, first)]
+    again = block.replace(" cpus: 0 1 ", " cpus: 1 ", 1)
+    found = read(text.replace(block, f"{block}{rule}\n\n{again}", 1))
+    assert found.numa_nodes == read(text).numa_nodes
+    assert "numa_nodes[0].cpus" in [d.fact for d in found.disagreements]
+
+
+def test_missing_files_say_so() -> None:
+    source = source_of(io.BytesIO(report("l40s-4").encode()), "report")
+    assert source.why_unreadable("/proc/pci") == ("missing", "does not exist")
+    assert source.why_unreadable("/proc/zoneinfo") == ("missing", "not in the bug report")
+
+
+def test_a_report_on_standard_input(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hostdoctor", "topo", "--from", "-"],
+        input=report("workstation").encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert b"1 GPU" in done.stdout
+
+
+def test_a_bomb_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 8 << 20)
+    path = tmp_path / "bomb.log.gz"
+    path.write_bytes(pack(report("workstation")) + gzip.compress(bytes(9 << 20)))
+    ran = hostdoctor("topo", "--from", str(path))
+    assert ran.status == 3
+    assert ran.err.count("\n") == 1
+    assert "refused: unpacks to more than 8 MiB" in ran.err
+
+
+def test_a_report_with_nothing_in_it_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.log"
+    path.write_text(report("workstation")[:500], encoding="utf-8")
+    with pytest.raises(SourceError, match="nothing known in this bug report"):
+        open_source([str(path)])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_damaged_reports_give_a_host_or_one_line(data: st.DataObject) -> None:
+    text = SMALL
+    packed = pack(text) if data.draw(st.booleans()) else text.encode()
+    at, length = data.draw(st.integers(0, len(packed))), data.draw(st.integers(0, 2000))
+    damaged = packed[:at] + data.draw(st.binary(max_size=50)) + packed[at + length :]
+    stream = gzip.GzipFile(fileobj=io.BytesIO(damaged)) if packed[:2] == b"\x1f\x8b" else io.BytesIO(damaged)
+    try:
+        survey_map(source_of(stream, "report"))  # type: ignore[arg-type]
+    except SourceError as error:
+        assert "\n" not in str(error)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(["PIECES"]) | st.text(max_size=60), max_size=40), st.randoms())
+def test_sections_in_any_order_give_a_host_or_one_line(texts: list[str], random: "object") -> None:
+    lines = [getattr(random, "choice")(LINES) if text == "PIECES" else text for text in texts]  # noqa: B009
+    try:
+        survey_map(source_of(io.BytesIO("\n".join(lines).encode("utf-8", "replace")), "report"))
+    except SourceError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("line", [b"", b"\0" * 5000 + b"\n", b"x" * 100_000])
+def test_a_large_report_is_read_within_little_memory(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "large.log"
+    text = padded(report("l40s-4"), 30 << 20).encode()
+    at = text.index(b"dmesg:\n\n") + 8
+    path.write_bytes(text[:at] + line * 100 + text[at:])
+    done = subprocess.run(
+        [sys.executable, "-m", "hostdoctor", "topo", "--from", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "4 GPUs" in done.stdout
+
+
+SMALL = report("workstation")
+LINES = SMALL.splitlines()[:400] + [line for line in SMALL.splitlines() if line.startswith(("_", "*** ", "/usr"))]
