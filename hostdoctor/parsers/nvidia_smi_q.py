@@ -31,7 +31,10 @@ _HEADER = re.compile(r"(?<!\S)GPU ?((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA
 _TOP = re.compile(r"(?<!\S)(?:=+NVSMI LOG=|(?:Timestamp|Driver Version|CUDA Version|Attached GPUs)\s*:)")
 _PAIR = re.compile(r"(\s*)(\S[^:]{0,60}?)\s*:\s(.*)|(\s*)(\S[^:]{0,60}?)\s*:$")
 _HEADING = re.compile(r"(\s*)([A-Z][\w /().-]{2,60})$")
-_LOST = re.compile(r"Unable to determine the device handle for (?:gpu|GPU)\s?(\S{0,20}?):? ?(?:\S*:)? ?(.{0,120})")
+_LOST = re.compile(
+    r"Unable to determine the device handle for (?:gpu|GPU) ?(?:\d{1,3}: ?)?"
+    r"([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])?:? ?(.{0,120})"
+)
 _UNKNOWN = re.compile(
     r"\[?(?:N/A|Not Supported|Not Available|Unknown(?: Error)?|Insufficient Permissions|ERR!|None)\]?$"
     r"|Requested functionality|GPU (?:is lost|access blocked|requires reset)|$",
@@ -135,7 +138,7 @@ def _blocks(lines: Iterable[str], source: str) -> tuple[dict[str, str], list[_Bl
 
 
 def _lost(found: "re.Match[str]", source: str) -> Gap:
-    bdf = canonical_bdf(found[1])
+    bdf = canonical_bdf(found[1] or "")
     where = f"pci_devices[{bdf}].handle" if bdf else "gpus"
     return Gap(fact=where, source=source, reason=found[2].strip() or "device handle not available", kind="error")
 

@@ -4,8 +4,8 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import BinaryIO
 
 from hostdoctor.errors import SourceError
 from hostdoctor.facts import GapKind
@@ -66,7 +66,7 @@ class BugReportSource(RootSource):
     def nvml(self) -> NvmlOutput:
         """Return that nobody asked, or that nvidia-smi could not reach the driver."""
         for section in self._report.outputs:
-            if section.program == "nvidia-smi" and (found := _DRIVER_FAILS.match(section.text)):
+            if section.program == "nvidia-smi" and (found := _DRIVER_FAILS.search(section.text)):
                 return NvmlOutput(state="error", reason=found[0].strip())
         return NvmlOutput(reason="not in a bug report")
 
@@ -118,11 +118,13 @@ def read_bug_report(path: Path, label: str) -> BugReportSource:
         raise SourceError(f"{path}: {error.strerror or error}") from error
 
 
-def source_of(stream: "BinaryIO | gzip.GzipFile", label: str) -> BugReportSource:
+def source_of(stream: "BufferedReader | BytesIO | gzip.GzipFile", label: str) -> BugReportSource:
     """Return the source for a stream of a report's bytes."""
     pieces = _Pieces(stream, label)
     chunks = iter(pieces)
-    head = next(chunks, b"")
+    head = b""
+    while len(head) < MARKER_BYTES and (piece := next(chunks, b"")):
+        head += piece
     reader = Reader(line_prefix(head) or b"")
     for lines in _lines((head,), chunks):
         reader.feed(lines)
@@ -132,7 +134,7 @@ def source_of(stream: "BinaryIO | gzip.GzipFile", label: str) -> BugReportSource
 class _Pieces:
     """A stream in pieces; ``cut`` when it broke off."""
 
-    def __init__(self, stream: "BinaryIO | gzip.GzipFile", label: str) -> None:
+    def __init__(self, stream: "BufferedReader | BytesIO | gzip.GzipFile", label: str) -> None:
         self._stream = stream
         self._label = label
         self.cut = False
@@ -147,7 +149,7 @@ class _Pieces:
 
     def _read(self) -> bytes:
         try:
-            return self._stream.read(_CHUNK_BYTES)
+            return self._stream.read1(_CHUNK_BYTES)  # what is there: after it the stream may break off
         except (EOFError, zlib.error, gzip.BadGzipFile):
             self.cut = True
             return b""

@@ -37,7 +37,7 @@ def sosreport(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @sos
 def test_a_sosreport_gives_the_map_of_this_machine(sosreport: Path, tmp_path: Path) -> None:
-    live = survey_map(LiveSource())
+    live = survey_map(LiveSource(20))
     with tarfile.open(sosreport) as archive:
         archive.extractall(tmp_path, filter="fully_trusted")
     for name in (sosreport, tmp_path):
