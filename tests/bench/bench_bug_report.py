@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 from tests.bench.bench_startup import peak_mib
-from tests.support.bug_report import of_built, pack, padded
+from tests.support.bug_report import pack, padded
+from tests.support.built_bug_report import of_built
 from tests.support.hostbuilder import build_files, load_host
 
 SIZE_BYTES = 30 << 20

@@ -99,6 +99,7 @@ SCENARIOS = {
     "plain": Scenario(
         runs={"topo": ("topo", "--format", "json"), "topo-text": ("topo",), "check": CHECK, **CAPTURE},
         tools={
+            "bug-report": (sys.executable, "-m", "tests.support.bug_report"),
             "numactl": ("numactl", "--hardware"),
             "lspci": ("lspci", "-D", "-nnvvv"),
             "lspci-tree": ("lspci", "-tv"),

@@ -19,7 +19,8 @@ from hostdoctor.sources.bug_report import source_of
 from hostdoctor.sources.opening import open_source
 from hostdoctor.survey import survey_map
 from tests.cli.support import hostdoctor
-from tests.support.bug_report import built_source, of_built, of_machine, pack, padded
+from tests.support.bug_report import of_machine, pack, padded
+from tests.support.built_bug_report import built_source, of_built
 from tests.support.hostbuilder import build_files, host_names, load_host
 
 GPU_FIELDS = ("index", "bdf", "name", "uuid", "numa_node", "link", "upstream", "root_complex", "memory_bytes", "driver")

@@ -1,8 +1,7 @@
-"""Bug reports in the form that nvidia-bug-report.sh writes: of this machine (``python -m``), and of built hosts."""
+"""Bug reports in the form that nvidia-bug-report.sh writes; run as a module, one of this machine."""
 
 import gzip
 import platform
-import re
 import subprocess  # noqa: TID251  runs the real lspci and numactl
 import sys
 from collections.abc import Callable, Iterable
@@ -10,14 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from hostdoctor.facts import Fact, Host, Link, PciDevice
-from hostdoctor.parsers.lspci import LspciFunction
-from hostdoctor.sources.root import RootSource
-from hostdoctor.sources.tree import MemoryTree
-from hostdoctor.survey import survey_map
-from hostdoctor.survey.pci_class import CLASS_CODES
-from tests.support.hostbuilder import HostFiles, rooted_files
-from tests.support.render_lspci import Function, Root, render_list, render_tree
+from hostdoctor.facts import Fact
 from tests.support.render_smi import render_query
 
 RULE = "_" * 44
@@ -27,7 +19,6 @@ FILES = (
     *(f"/sys/devices/system/node/{name}" for name in ("has_cpu", "has_memory", "online", "possible")),
 )
 LATE_FILES = tuple(f"/proc/{name}" for name in ("cmdline", "cpuinfo", "interrupts", "meminfo", "version", "pci"))
-CLASS_NAMES = {code: name for name, code in reversed(CLASS_CODES.items())}
 PROLOGUE = """Start of NVIDIA bug report log file.  Please include this file, along
 with a detailed description of your problem, when reporting a graphics
 driver bug.
@@ -74,23 +65,6 @@ def write_report(content: Content) -> str:
     return "".join(parts) + f"{RULE}\n\nEnd of NVIDIA bug report log file.\n"
 
 
-def of_built(files: HostFiles, name: str, **more: object) -> str:
-    """Return the report that a built host would give, its lspci drawn from the map of its own root."""
-    host = survey_map(built_source(files, name))
-    document = (files.nvml or {}).get("document")
-    nvidia = tuple(d.bdf for d in host.pci_devices if d.vendor_id == "10de")
-    given: dict[str, object] = {
-        "read": lambda path: built_source(files, name).read(path.replace("/./", "/")),
-        "gpus": nvidia,
-        "lspci": {"-nntv": draw_tree(host), "-nn": draw_list(host, brief=True), "-nnDvvvxxxx": draw_list(host)},
-        "numactl": files.commands.get("numactl --hardware", ""),
-        "query": render_query(document) if document else None,
-        "hostname": host.system.hostname or "gpu7",
-        "kernel": host.system.kernel or "6.8.0",
-    }
-    return write_report(Content(**(given | more)))  # type: ignore[arg-type]
-
-
 def padded(text: str, size_bytes: int) -> str:
     """Return a report made as large as this by kernel messages, a journal and a base64 blob in its middle."""
     at = text.index(f"{RULE}\n\n*** /proc/cmdline")
@@ -110,35 +84,6 @@ def pack(text: str) -> bytes:
     sections = text.split(RULE)
     members = [sections[0], *(RULE + section for section in sections[1:])]
     return b"".join(gzip.compress(member.encode(), 6, mtime=0) for member in members if member)
-
-
-def built_source(files: HostFiles, name: str) -> RootSource:
-    """Return a built host as a source."""
-    return RootSource(MemoryTree(rooted_files(files), files.links), name)
-
-
-def draw_tree(host: Host) -> str:
-    """Return ``lspci -nntv`` of a map."""
-    roots: dict[str, Root] = {}
-    drawn: dict[str, Function] = {}
-    for device in host.pci_devices:
-        at = device.root_complex or device.bdf[:-5]
-        root = roots.setdefault(at, Root(int(at.split(":")[0], 16), int(at.split(":")[1], 16), []))
-        function = drawn[device.bdf] = Function(
-            int(device.bdf[-4:-2], 16), int(device.bdf[-1]), _name(host, device), _ids(device), _buses(host, device)
-        )
-        above = drawn[device.upstream[-1]].children if device.upstream else root.children
-        above.append(function)
-    return render_tree(list(roots.values()), "vnn")
-
-
-def draw_list(host: Host, *, brief: bool = False) -> str:
-    """Return ``lspci -nnDvvvxxxx`` of a map, or with ``brief`` ``lspci -nn``."""
-    functions = [_listed(host, device) for device in host.pci_devices]
-    text = render_list(functions, ids=True, domains=True, hex_dump=not brief)
-    return (
-        "".join(f"{line}\n" for line in text.splitlines() if re.match(r"[0-9a-f]{4,5}:\S+ ", line)) if brief else text
-    )
 
 
 def of_machine(query: str | None = None, **more: object) -> str:
@@ -172,48 +117,6 @@ def _nvidia_smi(content: Content) -> str:
     unit = "\n==============NVSMI LOG==============\n\nAttached Units                            : 0\n"
     commands = {"--query": content.query, "--query --unit": unit, "nvlink --status": "GPU 0: NVIDIA (UUID: GPU-0)\n"}
     return f"{RULE}\n\n" + "".join(f"/usr/bin/nvidia-smi {words}\n\n{text}\n" for words, text in commands.items())
-
-
-def _listed(host: Host, device: PciDevice) -> LspciFunction:
-    code = device.class_code or "000000"
-    buses = _buses(host, device) or (None, None)
-    return LspciFunction(
-        bdf=device.bdf,
-        name=_name(host, device),
-        vendor_id=device.vendor_id,
-        device_id=device.device_id,
-        class_code=code,
-        class_name=CLASS_NAMES.get(code[:4], "System peripheral"),
-        numa_node=device.numa_node,
-        link=device.link,
-        driver=device.driver,
-        secondary_bus=buses[0],
-        subordinate_bus=buses[1],
-        port_type=_port_type(device, buses[0]) if device.link != Link() else None,
-    )
-
-
-def _port_type(device: PciDevice, secondary: int | None) -> str:
-    if secondary is None:
-        return "Endpoint"
-    return "Downstream Port" if device.upstream else "Root Port"
-
-
-def _name(host: Host, device: PciDevice) -> str:
-    gpu = next((g for g in host.gpus if g.bdf == device.bdf), None)
-    name = (gpu.name if gpu else None) or device.name or "Device"
-    return name if name.startswith("NVIDIA") or gpu is None else f"NVIDIA Corporation {name}"
-
-
-def _ids(device: PciDevice) -> tuple[str, str]:
-    return device.vendor_id or "0000", device.device_id or "0000"
-
-
-def _buses(host: Host, device: PciDevice) -> tuple[int, int] | None:
-    """Return a bridge's buses: those of what stands below it."""
-    below = [d for d in host.pci_devices if device.bdf in d.upstream]
-    buses = [int(d.bdf[-7:-5], 16) for d in below]
-    return (min(buses), max(buses)) if buses and (device.class_code or "").startswith("0604") else None
 
 
 def _machine_gpus() -> tuple[str, ...]:
