@@ -17,12 +17,14 @@ from hostdoctor.cli.common import (
     timeout_of,
 )
 from hostdoctor.diagnosis import Ask, Report
-from hostdoctor.errors import UsageError
+from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import Host
+from hostdoctor.sources.base import Source
 
 app = typer.Typer()
 
 Severity = Literal["info", "warning", "critical"]
+QUIET_WAIT_S = 2.0  # a longer wait is announced on a terminal
 ExitStyle = Literal["nagios", "npd", "gate"]
 STATUS = {
     "nagios": {"ok": 0, "warning": 1, "critical": 2, "unknown": 3},
@@ -44,6 +46,13 @@ def check(
     gpus: Annotated[
         str, typer.Option(metavar="GPUS", help="Judge only these: indices, UUIDs, addresses, or all.")
     ] = "",
+    tp: Annotated[
+        int | None, typer.Option("--tp", min=1, metavar="N", help="Plan: the GPUs, in order, form sets of N.")
+    ] = None,
+    sample: Annotated[
+        float | None,
+        typer.Option("--sample", min=0.1, max=86400, metavar="SECONDS", help="Read counters twice, so far apart."),
+    ] = None,
     show_all: Annotated[
         bool, typer.Option("--all", help="Show every finding, its evidence, and what was skipped.")
     ] = False,
@@ -62,14 +71,30 @@ def check(
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     rules = choose(load_rules(), _ids(select), _ids(ignore))
     accepts = in_force(read_config(config).accept, datetime.datetime.now(tz=datetime.timezone.utc).date())
+    if sample is not None and not source.is_live:
+        raise SourceError("--sample: only the running host has counters to read twice")
     host = survey_host(source)
-    ask = Ask(gpus=_positions(host, gpus))
+    ask = Ask(gpus=_positions(host, gpus), tp=_tensor_parallel(host, tp))
+    if sample is not None:
+        host = _sampled(source, host, sample)
     default_fail_on: Severity = "critical" if exit_style == "gate" else "warning"
     report = diagnose(host, ask, rules, accepts=accepts, fail_on=fail_on or default_fail_on)
     typer.echo(_render(report, format_, show_all=show_all), nl=False)
     if format_ == "text" and host.is_live and not host.gpus:
         typer.echo("No GPU found on this host. A full example: hostdoctor check --demo")
     raise typer.Exit(STATUS[exit_style][report.status])
+
+
+def _sampled(source: Source, host: Host, seconds: float) -> Host:
+    import sys
+
+    import msgspec
+
+    from hostdoctor.survey.samples import take_samples
+
+    if seconds > QUIET_WAIT_S and sys.stderr.isatty():
+        typer.echo(f"Reading counters for {seconds:g} s …", err=True)
+    return msgspec.structs.replace(host, samples=take_samples(source, host, seconds))
 
 
 def _render(report: Report, format_: str, *, show_all: bool) -> str:
@@ -88,6 +113,13 @@ def _render(report: Report, format_: str, *, show_all: bool) -> str:
     from hostdoctor.outputs.report_text import render_report
 
     return render_report(report, terminal_style(), show_all=show_all)
+
+
+def _tensor_parallel(host: Host, size: int | None) -> int | None:
+    usable = sum(1 for gpu in host.gpus if gpu.visible is not False)
+    if size is not None and size > max(usable, 1):
+        raise UsageError(f"--tp: {size} GPUs in a set, but {usable} here")
+    return size
 
 
 def _ids(text: str) -> list[str]:

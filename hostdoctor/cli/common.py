@@ -52,11 +52,11 @@ def open_evidence(names: list[str] | None, *, demo: bool, timeout_s: float) -> S
     return source
 
 
-def survey_host(source: Source) -> Host:
-    """Return the surveyed host; raise SourceError when nothing at all could be established."""
+def survey_host(source: Source, *, details: bool = True) -> Host:
+    """Return the surveyed host (without ``details``: its map); raise SourceError when nothing could be established."""
     from hostdoctor.survey import survey
 
-    host = survey(source)
+    host = survey(source, details=details)
     if not host.is_live and _is_empty(host):
         raise SourceError(f"{host.sources[0]}: nothing could be established: {_first_reason(host)}")
     return host

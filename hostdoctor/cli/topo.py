@@ -27,7 +27,8 @@ def topo(
     demo: DemoOption = False,
 ) -> None:
     """Print the host as a tree or as JSON. Exits 0 when anything could be read."""
-    host = survey_host(open_evidence(from_, demo=demo, timeout_s=timeout_of(timeout, quick=quick)))
+    source = open_evidence(from_, demo=demo, timeout_s=timeout_of(timeout, quick=quick))
+    host = survey_host(source, details=False)
     if format_ == "json":
         from hostdoctor.outputs.report_json import render_json
 

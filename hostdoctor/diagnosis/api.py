@@ -10,9 +10,15 @@ from hostdoctor.facts import Fact, Gpu, Host
 
 
 class Ask(Fact, frozen=True, kw_only=True):
-    """What the caller wants judged. ``gpus`` are positions in ``host.gpus``; None means every GPU that may be used."""
+    """What the caller wants judged. ``gpus`` are positions in ``host.gpus``; None means every GPU that may be used.
+
+    ``tp`` is a planned tensor-parallel size: the GPUs in scope, in order, form sets of so many. ``bind``: the caller
+    is about to bind a process to nodes.
+    """
 
     gpus: tuple[int, ...] | None = None
+    tp: int | None = None
+    bind: bool = False
 
 
 Check = Callable[[Host, Ask], Iterable[Finding | Skip]]

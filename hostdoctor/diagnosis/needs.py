@@ -29,6 +29,27 @@ def live(host: Host, ask: Ask) -> Skip | None:
     return None if host.is_live else Skip(kind="live-only", reason="only on the running host")
 
 
+def no_plan(option: str) -> Skip:
+    """Say that a check judges a plan that was not stated, and how to state it."""
+    return Skip(kind="no-plan", reason=f"no plan stated ({option})")
+
+
+def tensor_parallel(host: Host, ask: Ask) -> Skip | None:
+    """Want a planned tensor-parallel size above one."""
+    return no_plan("--tp N") if ask.tp is None or ask.tp < 2 else None
+
+
+def sampled(host: Host, ask: Ask) -> Skip | None:
+    """Want counters that were read twice."""
+    return None if host.samples else not_sampled(host)
+
+
+def not_sampled(host: Host, seconds: int = 10) -> Skip:
+    """Say that only two readings of the running host can tell, and how to take them."""
+    kind = "no-evidence" if host.is_live else "live-only"
+    return Skip(kind=kind, reason=f"needs counters read twice on the running host: --sample {seconds}")
+
+
 def cpu_nodes(host: Host) -> tuple[int, ...]:
     """Return the ids of the nodes that have CPUs."""
     return tuple(node.id for node in host.numa_nodes if node.cpus)

@@ -24,8 +24,20 @@ HYPERVISORS = {"phyp": "powervm", "windows subsystem for linux": "wsl2"}
 ENVIRONMENT = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
-def survey(source: Source) -> Host:
-    """Return everything that one pass over a source establishes; what a source lacks is a gap, never an error."""
+def survey(source: Source, *, details: bool = True) -> Host:
+    """Return everything that one pass over a source establishes; what a source lacks is a gap, never an error.
+
+    Without ``details`` it reads the map alone, not what only checks judge.
+    """
+    host = _map(source)
+    if not details:
+        return host
+    from hostdoctor.survey.details import with_details
+
+    return with_details(source, host)
+
+
+def _map(source: Source) -> Host:
     source.prefetch(LIVE_COMMANDS)
     notes = Notes()
     cores = read_cores(source)
