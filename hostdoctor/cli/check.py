@@ -16,7 +16,7 @@ from hostdoctor.cli.common import (
     terminal_style,
     timeout_of,
 )
-from hostdoctor.diagnosis import Ask, Report
+from hostdoctor.diagnosis import Ask, Report, in_scope
 from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
@@ -74,7 +74,8 @@ def check(
     if sample is not None and not source.is_live:
         raise SourceError("--sample: only the running host has counters to read twice")
     host = survey_host(source)
-    ask = Ask(gpus=_positions(host, gpus), tp=_tensor_parallel(host, tp))
+    named = Ask(gpus=_positions(host, gpus))
+    ask = Ask(gpus=named.gpus, tp=_tensor_parallel(tp, len(in_scope(host, named))))
     if sample is not None:
         host = _sampled(source, host, sample)
     default_fail_on: Severity = "critical" if exit_style == "gate" else "warning"
@@ -115,10 +116,9 @@ def _render(report: Report, format_: str, *, show_all: bool) -> str:
     return render_report(report, terminal_style(), show_all=show_all)
 
 
-def _tensor_parallel(host: Host, size: int | None) -> int | None:
-    usable = sum(1 for gpu in host.gpus if gpu.visible is not False)
-    if size is not None and size > max(usable, 1):
-        raise UsageError(f"--tp: {size} GPUs in a set, but {usable} here")
+def _tensor_parallel(size: int | None, gpus: int) -> int | None:
+    if size is not None and size > max(gpus, 1):
+        raise UsageError(f"--tp: sets of {size} GPUs, but {gpus} in scope")
     return size
 
 

@@ -7,7 +7,7 @@ from hostdoctor.facts import Gpu, Host, Nic, NvmeController
 
 
 def nearby_devices(host: Host, ask: Ask) -> tuple[Device, ...]:
-    """Return the physical NICs and drives: all when every GPU is in scope, else those of its root complexes and nodes."""
+    """Return the physical NICs and drives: all when every GPU is in scope, else those on its roots and nodes."""
     tree = Tree(host)
     gpus = in_scope(host, ask)
     whole = len(gpus) == len(host.gpus)

@@ -46,8 +46,16 @@ def sampled(host: Host, ask: Ask) -> Skip | None:
 
 def not_sampled(host: Host, seconds: int = 10) -> Skip:
     """Say that only two readings of the running host can tell, and how to take them."""
-    kind = "no-evidence" if host.is_live else "live-only"
-    return Skip(kind=kind, reason=f"needs counters read twice on the running host: --sample {seconds}")
+    reason = f"needs counters read twice on the running host: --sample {seconds}"
+    return Skip(kind="no-evidence" if host.is_live else "live-only", reason=reason)
+
+
+def configuration(host: Host, what: str) -> Skip:
+    """Say that PCI configuration space would tell, and whether root could have read it."""
+    gap = next((gap for gap in host.gaps if gap.fact == "pci_devices.config" and gap.kind == "denied"), None)
+    if gap is None:
+        return Skip(kind="no-evidence", reason=f"not known: {what}")
+    return Skip(kind="needs-root", reason=f"as root hostdoctor also tells {what}")
 
 
 def cpu_nodes(host: Host) -> tuple[int, ...]:

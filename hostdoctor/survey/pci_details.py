@@ -7,13 +7,14 @@ import re
 
 import msgspec
 
-from hostdoctor.facts import Gap, Gpu, Host, Nic, NvmeController, PciDevice, PciErrors
+from hostdoctor.facts import Gap, GapKind, Gpu, Host, Nic, NvmeController, PciDevice, PciErrors
 from hostdoctor.parsers.pci_config import HEADER_BYTES, parse_pci_config
 from hostdoctor.sources.base import Source
 from hostdoctor.survey.pci import DEVICES, device_path
 from hostdoctor.survey.values import line
 
 CONFIG_FACT = "pci_devices.config"
+DENIED: tuple[GapKind, str] = ("denied", f"only {HEADER_BYTES} bytes: root sees the rest")
 IORESOURCE_MEM, IORESOURCE_PREFETCH = 0x200, 0x2000
 AER_FILES = {"correctable": "cor", "nonfatal": "nonfatal", "fatal": "fatal"}  # the total's name, by ours
 _TOTAL = re.compile(r"^TOTAL_ERR_(?:COR|NONFATAL|FATAL) (\d{1,18})$", re.MULTILINE)
@@ -71,8 +72,8 @@ def _with_details(source: Source, device: PciDevice, has_groups: bool, gaps: dic
 def _note(source: Source, device: PciDevice, config: bytes | None, gaps: dict[str, Gap]) -> None:
     """Leave one gap a reason: the same is true of every function."""
     path = f"{DEVICES}/{device.bdf}/config"
-    reason = f"only {len(config)} bytes: root sees the rest" if config else source.why_unreadable(path)[1]
-    gaps.setdefault(reason, Gap(fact=CONFIG_FACT, source=f"{DEVICES}/*/config", reason=reason, kind="denied"))
+    kind, reason = source.why_unreadable(path) if not config else DENIED
+    gaps.setdefault(reason, Gap(fact=CONFIG_FACT, source=f"{DEVICES}/*/config", reason=reason, kind=kind))
 
 
 def _total(text: str | None) -> int | None:
