@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # What some tests meet for real; without root or apt-get those tests are skipped and say so.
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h
 
-.PHONY: run test lint types unit packages bench schemas demo clean
+.PHONY: run test lint types unit packages bench schemas demo docs clean
 
 run: $(READY)
 	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
@@ -28,6 +28,9 @@ bench: $(READY)
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas
+
+docs: $(READY)
+	$(BIN)/python -m tests.support.write_docs
 
 demo: $(READY)
 	$(BIN)/python -m tests.support.write_demo

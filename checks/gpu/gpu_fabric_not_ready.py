@@ -47,7 +47,7 @@ def gpu_fabric_not_ready(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
                 verify="nvidia-smi -q shows Fabric State Completed and Status Success.",
             ),
         )
-    elif all(gpu.fabric is None for gpu in scope):
+    elif all(gpu.fabric is None or gpu.fabric.state is None for gpu in scope):
         yield Skip(
             kind="not-applicable", reason="no fabric is told of: these GPUs have none, or nobody asked the driver"
         )
@@ -55,11 +55,11 @@ def gpu_fabric_not_ready(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
 
 def _fault(gpu: Gpu) -> str | None:
     fabric = gpu.fabric
-    if fabric is None:
+    if fabric is None or fabric.state is None:
         return None
     if fabric.state != "completed":
         return f"state {fabric.state}"
-    if fabric.status != "Success":
+    if fabric.status not in (None, "Success"):
         return f"status {fabric.status}"
     spans_hosts = RACK.search(gpu.name or "") is not None
     zero = [name for name, value in (("cluster UUID", _digits(fabric.cluster_uuid)), ("clique id", fabric.clique_id))

@@ -1,0 +1,202 @@
+"""What only checks judge: PCI attributes, isolation, control groups, modules; each found, absent, unreadable."""
+
+from typing import Any
+
+import pytest
+
+from hostdoctor.diagnosis import Ask
+from hostdoctor.diagnosis.registry import load_rules
+from hostdoctor.diagnosis.report import CheckResult
+from hostdoctor.diagnosis.runner import diagnose
+from hostdoctor.facts import Cgroup, Host, PciErrors
+from hostdoctor.sources.root import RootSource
+from hostdoctor.sources.tree import MemoryTree
+from hostdoctor.survey import survey
+from hostdoctor.survey.cgroups import read_cgroups
+from hostdoctor.survey.isolation import read_isolation
+from hostdoctor.survey.sandbox import read_kernel_modules, read_mempolicy
+from tests.support.config_space import config_space
+from tests.support.hostbuilder import build_files, load_host, rooted_files
+
+GPU0, NIC0, ROOT0 = "0000:1b:00.0", "0000:18:00.0", "0000:15:01.0"
+
+
+def surveyed(name: str = "dgx-h100", *, details: bool = True, **changes: Any) -> Host:
+    """Return a described host with more files; a name ``bdf/attribute`` is of that function."""
+    built = build_files(load_host(name))
+    files = rooted_files(built)
+    parents = {path.rpartition("/")[0] for path in built.files if path.startswith("/sys/devices/")}
+    folders = {path.rpartition("/")[2]: path for path in parents}
+    for key, value in changes.pop("files", {}).items():
+        bdf, _, attribute = key.partition("/")
+        files[f"{folders[bdf]}/{attribute}" if bdf else key] = value if isinstance(value, bytes) else value.encode()
+    links = built.links | {f"{folders[bdf]}/iommu_group": target for bdf, target in changes.pop("groups", {}).items()}
+    return survey(RootSource(MemoryTree(files, links), name), details=details)
+
+
+def source(files: dict[str, str]) -> RootSource:
+    return RootSource(MemoryTree({path: text.encode() for path, text in files.items()}, {}), "x")
+
+
+def verdict(host: Host, id: str) -> CheckResult:
+    rules = tuple(rule for rule in load_rules() if rule.id == id)
+    return diagnose(host, Ask(), rules).results[0]
+
+
+def device(host: Host, bdf: str) -> Any:
+    return next(d for d in host.pci_devices if d.bdf == bdf)
+
+
+def aer(name: str, total: int) -> str:
+    return f"RxErr 0\nBadTLP {total}\nTOTAL_ERR_{name} {total}\n"
+
+
+class TestPci:
+    def test_root_reads_payload_and_redirection(self) -> None:
+        built = build_files(load_host("dgx-h100"))
+        bridges = {p.split("/")[-2] for p in built.files if p.endswith("/config")}
+        files = {f"{bdf}/config": config_space(max_payload_bytes=512, acs_control=0x1D) for bdf in bridges}
+        host = surveyed(files=files | {f"{GPU0}/config": config_space(max_payload_bytes=256)})
+        assert (device(host, ROOT0).max_payload_bytes, device(host, ROOT0).acs_redirects) == (512, True)
+        assert (device(host, GPU0).max_payload_bytes, device(host, GPU0).acs_redirects) == (256, False)
+        assert not [gap for gap in host.gaps if gap.fact == "pci_devices.config"]
+        assert verdict(host, "HD206").findings[0].severity == "warning"
+        assert verdict(host, "HD208").findings[0].subject.startswith("GPU0")
+
+    def test_without_root_one_gap_says_so(self) -> None:
+        host = surveyed()
+        (gap,) = (gap for gap in host.gaps if gap.fact == "pci_devices.config")
+        assert (gap.kind, "64 bytes" in gap.reason) == ("denied", True)
+        assert verdict(host, "HD206").skip_kind == "needs-root"
+
+    def test_error_totals_are_read_where_it_matters(self) -> None:
+        told = {
+            f"{GPU0}/aer_dev_correctable": aer("COR", 12),
+            f"{GPU0}/aer_dev_nonfatal": aer("NONFATAL", 0),
+            f"{GPU0}/aer_dev_fatal": "garbled",
+            f"{ROOT0}/aer_dev_correctable": aer("COR", 3),
+            "0000:00:00.1/aer_dev_correctable": aer("COR", 99),  # a peripheral: on no GPU's way
+        }
+        host = surveyed(files=told)
+        assert device(host, GPU0).errors == PciErrors(correctable=12, nonfatal=0)
+        assert device(host, "0000:00:00.1").errors is None
+        found = verdict(host, "HD210").findings[0]
+        assert (found.subject, found.severity) == (f"GPU0, port {ROOT0}", "info")
+
+    def test_the_map_alone_reads_none_of_it(self) -> None:
+        host = surveyed(details=False, files={f"{GPU0}/aer_dev_correctable": aer("COR", 12)})
+        assert device(host, GPU0).errors is None
+        assert (host.cgroups, host.gaps) == ((), ())
+        assert "cpu.isolated" not in host.settings
+
+    def test_groups_of_an_iommu(self) -> None:
+        host = surveyed("gb200-tray")
+        assert device(host, host.gpus[0].bdf or "").iommu_type == "identity"
+        host = surveyed(
+            groups={GPU0: "/sys/kernel/iommu_groups/7"}, files={"/sys/kernel/iommu_groups/7/type": "DMA-FQ\n"}
+        )
+        assert (device(host, GPU0).iommu_type, device(host, NIC0).iommu_type) == ("DMA-FQ", "off")
+        assert verdict(host, "HD207").findings[0].subject == "GPU0"
+        assert device(surveyed(), GPU0).iommu_type is None
+
+    def test_bar1_from_the_resource_where_the_driver_does_not_tell(self) -> None:
+        host = surveyed()
+        assert host.gpus[0].bar1_bytes == 131072 << 20
+        built = build_files(load_host("dgx-h100"))
+        files = {path: data for path, data in rooted_files(built).items() if path != "/hostdoctor/nvml.json"}
+        host = survey(RootSource(MemoryTree(files, built.links), "x"))
+        assert (host.gpus[0].nvlinks, host.gpus[0].bar1_bytes) == (None, 131072 << 20)
+
+    @pytest.mark.parametrize("text", ["", "nonsense\n" * 9, "0x0 0x1 0x2\n", "0x" + "f" * 999 + " 0x1 0x2\n"])
+    def test_a_resource_that_says_nothing(self, text: str) -> None:
+        built = build_files(load_host("dgx-h100"))
+        files = {path: data for path, data in rooted_files(built).items() if path != "/hostdoctor/nvml.json"}
+        path = next(path for path in files if path.endswith(f"/{GPU0}/resource"))
+        host = survey(RootSource(MemoryTree(files | {path: text.encode()}, built.links), "x"))
+        assert host.gpus[0].bar1_bytes is None
+
+
+class TestIsolation:
+    CPU = "/sys/devices/system/cpu"
+
+    @pytest.mark.parametrize(
+        ("files", "found"),
+        [
+            ({}, {}),
+            ({f"{CPU}/isolated": "\n"}, {"cpu.isolated": ""}),
+            (
+                {f"{CPU}/isolated": "2-3,6\n", f"{CPU}/nohz_full": "(null)\n"},
+                {"cpu.isolated": "2-3,6", "cpu.nohz_full": ""},
+            ),
+            ({"/proc/cmdline": "ro quiet\n"}, {"cpu.isolated": "", "cpu.nohz_full": ""}),
+            (
+                {"/proc/cmdline": "ro isolcpus=managed_irq,domain,4-7 nohz_full=4-5 quiet\n"},
+                {"cpu.isolated": "4-7", "cpu.nohz_full": "4-5"},
+            ),
+            ({f"{CPU}/isolated": "junk", "/proc/cmdline": "isolcpus=1"}, {"cpu.isolated": "1", "cpu.nohz_full": ""}),
+            ({"/proc/cmdline": "isolcpus=nonsense"}, {"cpu.isolated": "", "cpu.nohz_full": ""}),
+        ],
+    )
+    def test_sysfs_then_the_command_line(self, files: dict[str, str], found: dict[str, str]) -> None:
+        assert read_isolation(source(files)) == found
+
+
+class TestCgroups:
+    def test_every_ancestor_of_version_2(self) -> None:
+        root = "/sys/fs/cgroup"
+        files = {
+            "/proc/self/cgroup": "0::/kubepods/pod1/box\n",
+            f"{root}/cgroup.controllers": "cpu memory\n",
+            f"{root}/kubepods/cpu.max": "max 100000\n",
+            f"{root}/kubepods/pod1/cpu.max": "250000 100000\n",
+            f"{root}/kubepods/pod1/box/cpu.max": "max 100000\n",
+        }
+        groups = read_cgroups(source(files))
+        assert [(group.path, group.cpu_limit_cpus) for group in groups] == [
+            ("/kubepods/pod1/box", None),
+            ("/kubepods/pod1", 2.5),
+            ("/kubepods", None),
+        ]
+        assert [group.cpu_limited for group in groups] == [False, True, False]
+
+    def test_version_1_by_its_controllers(self) -> None:
+        root = "/sys/fs/cgroup/cpu,cpuacct"
+        files = {
+            "/proc/self/cgroup": "5:memory:/x\n4:cpu,cpuacct:/job\n0::/\n",
+            f"{root}/job/cpu.cfs_quota_us": "50000\n",
+            f"{root}/job/cpu.cfs_period_us": "100000\n",
+            f"{root}/cpu.cfs_quota_us": "-1\n",
+        }
+        assert read_cgroups(source(files)) == (
+            Cgroup(path="/job", folder=f"{root}/job", cpu_limited=True, cpu_limit_cpus=0.5),
+            Cgroup(path="/", folder=root, cpu_limited=False),
+        )
+
+    def test_a_container_sees_its_own_group_as_the_root(self) -> None:
+        files = {"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "200000 100000\n"}
+        assert [group.cpu_limit_cpus for group in read_cgroups(source(files))] == [2.0]
+        files["/proc/self/cgroup"] = "0::/../../other\n"
+        assert [group.path for group in read_cgroups(source(files))] == ["/"]
+
+    @pytest.mark.parametrize("text", ["", "junk", "1 2 3", "100000", "100000 0", "-5 100000"])
+    def test_what_is_no_quota(self, text: str) -> None:
+        files = {"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": text}
+        assert read_cgroups(source(files)) == ()
+
+    @pytest.mark.parametrize("text", ["", ":::\n", "0::" + "/a" * 100_000, "x\n" * 1000])
+    def test_hostile_membership_ends(self, text: str) -> None:
+        assert read_cgroups(source({"/proc/self/cgroup": text})) == ()
+
+
+class TestSandbox:
+    OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
+
+    def test_modules(self) -> None:
+        files = {"/proc/modules": "nvidia_peermem 16384 0 - Live 0x0\nnvidia 1 2 - Live 0x0\n"}
+        assert read_kernel_modules(source(files)) == {"modules.peer_memory": "nvidia_peermem"}
+        files = {"/proc/modules": "ext4 1 2\n", "/proc/driver/nvidia/version": self.OPEN}
+        assert read_kernel_modules(source(files)) == {"modules.peer_memory": "", "modules.nvidia": "open"}
+        assert read_kernel_modules(source({})) == {}
+
+    def test_a_capture_tries_nothing(self) -> None:
+        assert read_mempolicy(source({"/proc/self/status": "Seccomp:\t0\n"})) == {}
