@@ -16,7 +16,9 @@ ASPM_POLICY = "/sys/module/pcie_aspm/parameters/policy"
 
 def with_details(source: Source, host: Host) -> Host:
     """Return the host with the settings, limits and PCI attributes that checks judge."""
-    settings = host.settings | read_isolation(source) | read_kernel_modules(source) | read_mempolicy(source)
+    settings = host.settings | read_isolation(source) | read_kernel_modules(source)
+    if host.gpus and len(host.numa_nodes) > 1:
+        settings |= read_mempolicy(source)
     if (policy := line(source, ASPM_POLICY)) is not None:
         settings["pcie_aspm.policy"] = policy
     devices, gpus, gaps = host.pci_devices, host.gpus, host.gaps
