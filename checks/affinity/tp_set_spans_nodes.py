@@ -8,7 +8,7 @@ from hostdoctor.facts import Gpu, Host
 MATRIX = re.compile(r"nvidia-smi[ _]topo")
 
 
-@check("HD103", "tp-set-spans-nodes", "info", needs=(needs.tensor_parallel, needs.gpus, needs.several_cpu_nodes))
+@check("HD103", "tp-set-spans-nodes", "info", needs=(needs.tensor_parallel, needs.gpus, needs.not_one_cpu_node))
 def tp_set_spans_nodes(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     """Find planned tensor-parallel sets whose GPUs are near different NUMA nodes.
 
@@ -42,7 +42,7 @@ def tp_set_spans_nodes(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
         )
         yield finding(
             ", ".join(gpu_labels(host, gpus)),
-            f"tensor-parallel sets span nodes: {named}" + (", joined by SYS without NVLink" if crosses else ""),
+            f"tensor-parallel sets span nodes: {named}" + (" (pairs joined by SYS alone, without NVLink)" if crosses else ""),
             "warning" if crosses else "info",
             evidence=[(sysfs(gpu.bdf, "numa_node"), ", ".join(map(str, near_nodes(gpu)))) for gpu in gpus],
             effect="every all-reduce crosses the sockets: effect unknown, measure"
@@ -72,4 +72,4 @@ def _crosses_sockets(host: Host, members: tuple[Gpu, ...]) -> bool:
     labels = set(gpu_labels(host, members))
     ways = {path.kind for path in host.paths if {path.a, path.b} <= labels}
     no_nvlink = any(MATRIX.search(source) for source in host.sources) or all(gpu.nvlinks == 0 for gpu in members)
-    return "SYS" in ways and no_nvlink and (None in packages or len(packages) > 1)
+    return "SYS" in ways and no_nvlink and (None in packages or len(packages) != 1)

@@ -19,6 +19,11 @@ def several_cpu_nodes(host: Host, ask: Ask) -> Skip | None:
     return Skip(kind="not-applicable", reason="one CPU node: nothing to place")
 
 
+def not_one_cpu_node(host: Host, ask: Ask) -> Skip | None:
+    """Refuse hosts known to have one CPU node; where nodes are not known, the devices may still name theirs."""
+    return several_cpu_nodes(host, ask) if host.numa_nodes else None
+
+
 def nvme(host: Host, ask: Ask) -> Skip | None:
     """Want at least one NVMe controller."""
     return None if host.nvme else Skip(kind="not-applicable", reason="no NVMe controller known")

@@ -44,7 +44,7 @@ class TestTpSetSpansNodes:
     def test_over_sys_without_nvlink_is_a_warning(self) -> None:
         found = fires(tp_set_spans_nodes, self.four(), Ask(tp=4))
         assert (found.subject, found.severity) == ("GPU0, GPU1, GPU2, GPU3", "warning")
-        assert "GPU0-GPU3 on nodes 0, 1, joined by SYS" in found.message
+        assert "GPU0-GPU3 on nodes 0, 1 (pairs joined by SYS alone" in found.message
         assert "--numa-bind-nodes" in found.remedy.text
 
     def test_with_nvlink_it_is_information(self) -> None:
@@ -63,6 +63,10 @@ class TestTpSetSpansNodes:
         one = tuple(msgspec.structs.replace(n, package=0) for n in nodes(2))
         given = msgspec.structs.replace(self.four(), numa_nodes=one)
         assert fires(tp_set_spans_nodes, given, Ask(tp=4)).severity == "info"
+
+    def test_a_matrix_alone_tells_it_too(self) -> None:
+        given = msgspec.structs.replace(self.four(), numa_nodes=(), pci_devices=())
+        assert fires(tp_set_spans_nodes, given, Ask(tp=4)).severity == "warning"
 
     def test_sets_follow_the_order_asked_for(self) -> None:
         assert quiet(tp_set_spans_nodes, self.four(), Ask(tp=2)) is None
