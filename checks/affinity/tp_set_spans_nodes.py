@@ -42,7 +42,8 @@ def tp_set_spans_nodes(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
         )
         yield finding(
             ", ".join(gpu_labels(host, gpus)),
-            f"tensor-parallel sets span nodes: {named}" + (" (pairs joined by SYS alone, without NVLink)" if crosses else ""),
+            f"tensor-parallel sets span nodes: {named}"
+            + (" (pairs joined by SYS alone, without NVLink)" if crosses else ""),
             "warning" if crosses else "info",
             evidence=[(sysfs(gpu.bdf, "numa_node"), ", ".join(map(str, near_nodes(gpu)))) for gpu in gpus],
             effect="every all-reduce crosses the sockets: effect unknown, measure"
