@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
   qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio
 
-.PHONY: run test lint types unit packages bench schemas demo clean
+.PHONY: run test lint types unit packages bench schemas demo docs clean
 
 run: $(READY)
 	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
@@ -29,6 +29,9 @@ bench: $(READY)
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas
+
+docs: $(READY)
+	$(BIN)/python -m tests.support.write_docs
 
 demo: $(READY)
 	$(BIN)/python -m tests.support.write_demo

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Literal, Protocol
 
-from hostdoctor.facts import Fact, GapKind
+from hostdoctor.facts import Fact, GapKind, Sample
 
 # What a text is, by its content; the loose-text source names its sections so, and commands carry theirs.
 TextKind = Literal[
@@ -79,6 +79,9 @@ class Source(Protocol):
     def read(self, path: str) -> str | None:
         """Return a file's text (undecodable bytes replaced, at most 16 MiB), or None when it cannot be read."""
 
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a file's bytes as they are (at most 16 MiB), or None when it cannot be read."""
+
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gave None: ``("missing", "no such file")``, ``("denied", "permission denied")``."""
 
@@ -102,3 +105,9 @@ class Source(Protocol):
 
     def nvml(self) -> NvmlOutput:
         """Return what NVML says."""
+
+    def nvml_sample(self, seconds: float) -> Sample | None:
+        """Return NVML's counters read twice, this far apart; None where nobody can be asked now."""
+
+    def probe(self, question: str) -> str | None:
+        """Try something harmless (``set_mempolicy``) and return how it went; None where that means nothing."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from hostdoctor.facts import Sample
 from hostdoctor.sources.base import NvmlOutput
 from hostdoctor.sources.commands import Completed, Running
 
@@ -18,6 +19,21 @@ CHILD = Path(__file__).with_name("nvml_child.py")
 def start_nvml(timeout_s: float) -> Running:
     """Start the reader; :func:`nvml_output` takes what it returns."""
     return Running((sys.executable, str(CHILD)), time.monotonic() + timeout_s, os.environ)
+
+
+def start_nvml_sample(seconds: float, timeout_s: float) -> Running:
+    """Start a reader that reads the counters twice; :func:`nvml_sample` takes what it returns."""
+    deadline = time.monotonic() + timeout_s + seconds
+    return Running((sys.executable, str(CHILD), "sample", str(seconds)), deadline, os.environ)
+
+
+def nvml_sample(completed: Completed) -> Sample | None:
+    """Return the two readings, or None when there were not two."""
+    readings = next((part for part in _parts(completed.text) if "after" in part), None)
+    try:
+        return msgspec.convert(readings, Sample)
+    except msgspec.ValidationError:
+        return None
 
 
 def nvml_output(completed: Completed) -> NvmlOutput:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hostdoctor.facts import GapKind
+from hostdoctor.facts import GapKind, Sample
 from hostdoctor.sources.base import Command, NvmlOutput, Output, Space, TextKind
 from hostdoctor.sources.tree import Tree, glob
 
@@ -34,6 +34,10 @@ class RootSource:
     def read(self, path: str) -> str | None:
         """Return a file's text, or None."""
         return self._tree.read(path)
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a file's bytes, or None."""
+        return self._tree.read_bytes(path)
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gave None."""
@@ -76,3 +80,9 @@ class RootSource:
             return msgspec.json.decode(text, type=NvmlOutput)
         except msgspec.DecodeError as error:
             return NvmlOutput(reason=f"{NVML_PATH}: {error}")
+
+    def nvml_sample(self, seconds: float) -> Sample | None:
+        """Return None: this is not now."""
+
+    def probe(self, question: str) -> str | None:
+        """Return None: nothing can be tried."""

@@ -19,6 +19,9 @@ class Tree(Protocol):
     def read(self, path: str) -> str | None:
         """Return a regular file's text, or None."""
 
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a regular file's bytes, or None."""
+
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gives None."""
 
@@ -43,6 +46,11 @@ class DiskTree:
 
     def read(self, path: str) -> str | None:
         """Return a regular file's text (undecodable bytes replaced, at most 16 MiB), or None."""
+        data = self.read_bytes(path)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a regular file's bytes, at most 16 MiB, or None."""
         try:
             descriptor = self._open(path)
         except OSError:
@@ -128,10 +136,13 @@ class MemoryTree:
 
     def read(self, path: str) -> str | None:
         """Return a file's text, links followed, or None."""
-        data = self._files.get(path)
-        if data is None:
-            data = self._files.get(self._resolve(path))
+        data = self.read_bytes(path)
         return None if data is None else data.decode("utf-8", "replace")
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a file's bytes, links followed, or None."""
+        data = self._files.get(path)
+        return self._files.get(self._resolve(path)) if data is None else data
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:  # noqa: ARG002  an archive holds it or does not
         """Say what can be said."""
@@ -186,7 +197,7 @@ def glob(tree: Tree, pattern: str) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _read_descriptor(descriptor: int, *, check_regular: bool, piecemeal: bool) -> str | None:
+def _read_descriptor(descriptor: int, *, check_regular: bool, piecemeal: bool) -> bytes | None:
     if check_regular and not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return None
     data = os.read(descriptor, 65536)
@@ -197,7 +208,7 @@ def _read_descriptor(descriptor: int, *, check_regular: bool, piecemeal: bool) -
             chunks.append(data)
             size += len(data)
         data = b"".join(chunks)
-    return data.decode("utf-8", "replace")
+    return data
 
 
 def _kind(error: OSError) -> GapKind:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hostdoctor.facts import Allowed, Gpu, Link, NumaNode, PciDevice
+from hostdoctor.facts import Allowed, Fabric, Gpu, Link, NumaNode, PciDevice
 from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.sources.base import NvmlOutput, Source
@@ -173,6 +173,12 @@ def _with_nvml(s: Seen, told: Mapping[str, Any], notes: Notes) -> Seen:
         c2c=told.get("c2c"),
         mig=told.get("mig"),
         memory_bytes=told.get("memory_bytes"),
+        pstate=_whole(told.get("pstate")),
+        persistence=told.get("persistence"),
+        bar1_bytes=_whole(told.get("bar1_bytes")) or None,
+        nvlinks=_whole(told.get("nvlinks")),
+        fabric=_fabric(told.get("fabric")),
+        driver_link=_nvml_link(link),
         link=s.gpu.link if s.gpu.link != Link() else _nvml_link(link),
     )
     cpus = frozenset(told.get("cpu_affinity") or ())
@@ -183,6 +189,17 @@ def _with_nvml(s: Seen, told: Mapping[str, Any], notes: Notes) -> Seen:
     )
     s.gpu = gpu
     return s
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _fabric(told: object) -> Fabric | None:
+    try:
+        return None if told is None else msgspec.convert(told, Fabric)
+    except msgspec.ValidationError:
+        return None
 
 
 def _nvml_link(link: Mapping[str, Any]) -> Link:

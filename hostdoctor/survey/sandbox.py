@@ -1,0 +1,30 @@
+"""What the kernel lets the caller do, and which modules it has that GPUs need for direct transfers."""
+
+import re
+
+from hostdoctor.sources.base import Source
+
+# Modules that give a NIC access to GPU memory: NVIDIA's, its predecessor, the one of Elastic Fabric Adapters.
+PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "efa_nv_peermem")
+
+
+def read_kernel_modules(source: Source) -> dict[str, str]:
+    """Return ``modules.peer_memory`` (names, "" for none) and ``modules.nvidia`` (open or proprietary), where told."""
+    found = {}
+    modules = source.read("/proc/modules")
+    if modules:
+        loaded = {row.partition(" ")[0] for row in modules.splitlines()}
+        found["modules.peer_memory"] = " ".join(name for name in PEER_MODULES if name in loaded)
+    version = source.read("/proc/driver/nvidia/version")
+    if version:
+        found["modules.nvidia"] = "open" if "Open Kernel Module" in version else "proprietary"
+    return found
+
+
+def read_mempolicy(source: Source) -> dict[str, str]:
+    """Return ``probe.set_mempolicy``: permitted, or how it is refused. Only a system call filter can refuse it."""
+    if not source.is_live:
+        return {}
+    seccomp = re.search(r"^Seccomp:\s*(\d)$", source.read("/proc/self/status") or "", re.MULTILINE)
+    answer = "permitted" if seccomp and seccomp.group(1) == "0" else source.probe("set_mempolicy")
+    return {} if answer is None else {"probe.set_mempolicy": answer}
