@@ -22,7 +22,7 @@ class Rise(Fact, frozen=True, kw_only=True):
 
 
 def rise(host: Host, name: str) -> Rise | None:
-    """Return how a counter rose in its last sample; None when it was not read twice, or fell (it was reset or wrapped)."""
+    """Return how a counter rose in its last sample; None when it was not read twice, or fell (reset or wrapped)."""
     sample = next((s for s in reversed(host.samples) if name in s.before and name in s.after), None)
     return None if sample is None else _rise(sample, name)
 
