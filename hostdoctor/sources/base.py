@@ -6,7 +6,18 @@ from typing import Any, Literal, Protocol
 from hostdoctor.facts import Fact, GapKind
 
 # What a text is, by its content; the loose-text source names its sections so, and commands carry theirs.
-TextKind = Literal["topo-matrix", "numactl", "lspci-tree", "lspci", "lscpu", "interrupts", "nvme-list", "collect-env"]
+TextKind = Literal[
+    "topo-matrix",
+    "numactl",
+    "lspci-tree",
+    "lspci",
+    "lscpu",
+    "interrupts",
+    "nvme-list",
+    "collect-env",
+    "hwloc-xml",
+    "nccl-xml",
+]
 
 
 class Command(Fact, frozen=True, kw_only=True):
@@ -31,6 +42,8 @@ NVME_LIST = Command(kind="nvme-list", argv=("nvme", "list"))
 LIVE_COMMANDS = (TOPO_MATRIX, NUMACTL, LSPCI, LSCPU)
 INTERRUPTS = Command(kind="interrupts", argv=("/proc/interrupts",))
 COLLECT_ENV = Command(kind="collect-env", argv=("collect_env",))
+HWLOC_XML = Command(kind="hwloc-xml", argv=("lstopo", "XML"))
+NCCL_XML = Command(kind="nccl-xml", argv=("NCCL", "topology", "XML"))
 
 
 class Output(Fact, frozen=True, kw_only=True):

@@ -10,10 +10,11 @@ from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.sources.base import NvmlOutput, Source
 from hostdoctor.survey.notes import Notes
-from hostdoctor.survey.pci import device_path
+from hostdoctor.survey.pci import by_bdf, device_path
 from hostdoctor.survey.pci_class import is_gpu, is_nvidia
 from hostdoctor.survey.texts import Texts
 from hostdoctor.survey.values import ids, integer
+from hostdoctor.survey.xml_records import GpuHint, gpu_hints
 
 MAX_GPUS = 256
 # NVML's PCIe generations as raw signalling rates.
@@ -40,17 +41,23 @@ def find_gpus(
     source: Source, devices: tuple[PciDevice, ...], nvml: NvmlOutput, texts: Texts, notes: Notes
 ) -> list[Seen]:
     """Return every GPU once, in the driver's order where there is one, with what each source tells of it."""
-    seen = [_from_pci(source, device) for device in devices if is_gpu(device)]
+    hints = gpu_hints(texts)
+    listed = {f.bdf: f.numa_node for listing in texts.listings for f in listing.functions}
+    seen = [_from_pci(source, device, listed.get(device.bdf)) for device in devices if is_gpu(device)]
+    seen += _only_hinted(seen, devices, hints)
     nvml_gpus = [gpu for gpu in (nvml.document or {}).get("gpus", []) if isinstance(gpu, dict)]
     if nvml_gpus:
         seen = _join_nvml(seen, nvml_gpus, nvml, notes)
     else:
         _number_by_address(seen)
+        _number_by_hints(seen, hints)
+    _name_by_hints(seen, hints)
     for matrix in texts.matrices[:1]:
         notes.add(matrix.gaps)
-        seen = _join_matrix(seen, texts, notes)
+        seen = _join_matrix(seen, texts, notes, numbered=any(hint.index is not None for hint in hints))
     for environment in texts.collect_envs:
         seen = _join_names(seen, environment.gpu_names)
+    _place_by_hints(seen, hints)
     return sorted(seen, key=lambda s: (s.gpu.index is None, s.gpu.index or 0))
 
 
@@ -66,12 +73,31 @@ def gpu_memory_nodes(seen: list[Seen], nodes: tuple[NumaNode, ...]) -> frozenset
     return frozenset(told - with_cpus)
 
 
-def _from_pci(source: Source, device: PciDevice) -> Seen:
+def _from_pci(source: Source, device: PciDevice, listed: int | None) -> Seen:
+    """Return a GPU of the bus; ``listed`` is the node that lspci shows."""
     base = device_path(source, device.bdf)
-    local = ids(source.read(f"{base}/local_cpulist")) if device.numa_node is not None else None
-    nodes = () if device.numa_node is None else (device.numa_node,)
-    gpu = Gpu(
-        name=_driver_name(source, device) or device.name,
+    node = integer(source.read(f"{base}/numa_node"))
+    local = ids(source.read(f"{base}/local_cpulist")) if node is not None else None
+    gpu = msgspec.structs.replace(_placed(device), name=_driver_name(source, device) or device.name)
+    memory_node = _memory_node(source, device)
+    cpus = format_cpulist(local) if local else None
+    told = {"sysfs": Told(nodes=() if node is None else (node,), cpus=cpus, memory_node=memory_node)}
+    if listed is not None:
+        told["lspci"] = Told(nodes=(listed,))
+    return Seen(gpu=gpu, told=told, device=device)
+
+
+def _only_hinted(seen: list[Seen], devices: tuple[PciDevice, ...], hints: list[GpuHint]) -> list[Seen]:
+    """Return the functions that an XML calls GPUs and whose class, as far as known, does not."""
+    known = {s.gpu.bdf for s in seen}
+    functions = by_bdf(devices)
+    found = [functions[h.bdf] for h in hints if h.certain and h.bdf in functions and h.bdf not in known]
+    return [Seen(gpu=_placed(device), told={}, device=device) for device in dict.fromkeys(found)]
+
+
+def _placed(device: PciDevice) -> Gpu:
+    return Gpu(
+        name=device.name,
         bdf=device.bdf,
         link=device.link,
         root_complex=device.root_complex,
@@ -79,9 +105,40 @@ def _from_pci(source: Source, device: PciDevice) -> Seen:
         upstream=device.upstream,
         driver=device.driver,
     )
-    memory_node = _memory_node(source, device)
-    told = Told(nodes=nodes, cpus=format_cpulist(local) if local else None, memory_node=memory_node)
-    return Seen(gpu=gpu, told={"sysfs": told}, device=device)
+
+
+def _number_by_hints(seen: list[Seen], hints: list[GpuHint]) -> None:
+    """Give the driver's own indices where an XML has them; the driver does not show the other GPUs."""
+    told: dict[str, int] = {}
+    for hint in hints:
+        if hint.index is not None and hint.index not in told.values():
+            told.setdefault(hint.bdf, hint.index)
+    if told:
+        for s in seen:
+            s.gpu = msgspec.structs.replace(s.gpu, index=told.get(s.gpu.bdf or ""))
+
+
+def _name_by_hints(seen: list[Seen], hints: list[GpuHint]) -> None:
+    """Give the driver's names, UUIDs and chip-to-chip links from XMLs where NVML was not asked."""
+    by_address = {s.gpu.bdf: s for s in seen if "NVML" not in s.told}
+    for hint in hints:
+        if (s := by_address.get(hint.bdf)) is None:
+            continue
+        from_pci = s.device is not None and s.gpu.name == s.device.name
+        s.gpu = msgspec.structs.replace(
+            s.gpu,
+            name=hint.name if hint.name and from_pci else s.gpu.name,
+            uuid=s.gpu.uuid or hint.uuid,
+            c2c=s.gpu.c2c or hint.c2c or None,
+        )
+
+
+def _place_by_hints(seen: list[Seen], hints: list[GpuHint]) -> None:
+    """Add what the XMLs tell of where GPUs are, behind all other sources."""
+    by_address = {s.gpu.bdf: s for s in seen if s.gpu.bdf is not None}
+    for hint in hints:
+        if hint.nodes and (s := by_address.get(hint.bdf)) is not None:
+            s.told.setdefault(hint.source, Told(nodes=hint.nodes))
 
 
 def _driver_name(source: Source, device: PciDevice) -> str | None:
@@ -176,11 +233,14 @@ def _nvml_link(link: Mapping[str, Any]) -> Link:
     )
 
 
-def _join_matrix(seen: list[Seen], texts: Texts, notes: Notes) -> list[Seen]:
-    """Join by index; where the matrix and PCI count different GPUs and no driver numbers them, they stay apart."""
+def _join_matrix(seen: list[Seen], texts: Texts, notes: Notes, *, numbered: bool) -> list[Seen]:
+    """Join by index; where the matrix and PCI count different GPUs and no driver numbers them, they stay apart.
+
+    ``numbered``: the indices are the driver's, from another source than NVML.
+    """
     matrix = texts.matrices[0]
     by_index = {s.gpu.index: s for s in seen if s.gpu.index is not None}
-    from_driver = any("NVML" in s.told for s in seen)
+    from_driver = numbered or any("NVML" in s.told for s in seen)
     if by_index and not from_driver and len(by_index) != len(matrix.gpus):
         reason = f"{len(by_index)} GPUs on PCI, {len(matrix.gpus)} in the matrix: which is which is not known"
         notes.gap("gpus", "nvidia-smi topo -m", reason)

@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping
 
 from hostdoctor.facts import NodeKind, NumaNode
+from hostdoctor.sources.base import HWLOC_XML, NCCL_XML
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.texts import Texts
+from hostdoctor.survey.xml_records import xml_nodes
 
 MIB = 1 << 20
 
@@ -19,10 +21,12 @@ def merge_nodes(sysfs: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> tupl
         )
         told.append(("numactl --hardware", _by_id(nodes)))
     told += [("lscpu", _by_id(NumaNode(id=n.id, cpus=n.cpus) for n in lscpu.nodes)) for lscpu in texts.lscpu]
+    told += [(source, _by_id(nodes)) for source, nodes in xml_nodes(texts)]
     ids = sorted({node for _, nodes in told for node in nodes})
     merged = tuple(_merge(node, _of(node, told), notes) for node in ids)
     if not sysfs and merged:
         notes.settled("numa_nodes")
+    _note_xml(merged, {source for source, nodes in told if nodes}, texts, notes)
     return merged
 
 
@@ -31,6 +35,16 @@ def with_kinds(nodes: tuple[NumaNode, ...], gpu_memory: frozenset[int]) -> tuple
     import msgspec
 
     return tuple(msgspec.structs.replace(node, kind=_kind(node, node.id in gpu_memory)) for node in nodes)
+
+
+def _note_xml(merged: tuple[NumaNode, ...], told: set[str], texts: Texts, notes: Notes) -> None:
+    """Keep what the XMLs could not tell of nodes and no other source told either."""
+    with_cpus = {f"numa_nodes[{node.id}].cpus" for node in merged if node.cpus is not None}
+    settled = with_cpus if told <= {HWLOC_XML.label, NCCL_XML.label} else {*with_cpus, "numa_nodes"}
+    gaps = [gap for hwloc in texts.hwloc for gap in hwloc.gaps] + [gap for nccl in texts.nccl for gap in nccl.gaps]
+    notes.add(gap for gap in gaps if gap.fact not in settled)
+    if told == {NCCL_XML.label}:
+        notes.gap("numa_nodes", NCCL_XML.label, "it leaves out nodes without a GPU or NIC in use")
 
 
 def _kind(node: NumaNode, is_gpu_memory: bool) -> NodeKind | None:
