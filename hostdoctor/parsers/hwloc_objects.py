@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hostdoctor.errors import ParseError
 
 MAX_NODES = 1024  # the kernel's MAX_NUMNODES
+MAX_FUNCTIONS = 1 << 16
 _KEPT = frozenset(("NUMANode", "PCIDev", "Bridge", "OSDev"))
 # Infos that are facts; serial numbers and hardware addresses stand beside them.
 _INFOS = frozenset(
@@ -22,13 +23,17 @@ _VALUES = ("indexes", "u64values")
 
 @dataclass(eq=False, slots=True)
 class Element:
-    """An ``<object>`` and the one around it; ``children`` are the OS devices of a PCI function."""
+    """An ``<object>`` and the one around it; ``children`` are the OS devices of a PCI function.
+
+    ``is_whole``: its end was seen.
+    """
 
     kind: str
     attributes: dict[str, str]
     parent: "Element | None"
     infos: dict[str, str] = field(default_factory=dict)
     children: list["Element"] = field(default_factory=list)
+    is_whole: bool = False
 
     def above(self) -> "list[Element]":
         """Return the objects around it, the nearest first."""
@@ -82,6 +87,7 @@ class Collector:
     def end(self, tag: str) -> None:
         """Take an end tag."""
         if tag == "object" and self._at is not None:
+            self._at.is_whole = True
             self._at = self._at.parent
         elif tag in _MATRICES:
             self._matrix = None
@@ -112,6 +118,8 @@ class Collector:
             if element.parent is not None and element.parent.kind == "PCIDev":
                 element.parent.children.append(element)
         elif "pci_busid" in element.attributes:
+            if len(self.functions) == MAX_FUNCTIONS:
+                raise ParseError(self._source, 0, "", f"more than {MAX_FUNCTIONS} PCI functions")
             self.functions.append(element)
 
     def _info(self, name: str, value: str) -> None:

@@ -152,7 +152,7 @@ def _functions(found: Collector, nodes: Nodes) -> Iterable[HwlocFunction]:
     seen: set[str] = set()
     for element in found.functions:
         bdf = canonical_bdf(element.attributes["pci_busid"])
-        if bdf is not None and bdf not in seen:
+        if bdf is not None and bdf not in seen and element.is_whole:
             seen.add(bdf)
             yield _function(bdf, element, _near(element, nodes), is_v3)
 

@@ -24,6 +24,7 @@ from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.bitmap import bitmap_cpulist, parse_bitmap
 from hostdoctor.parsers.xml_events import read_xml
 
+MAX_FUNCTIONS = 1 << 12  # those without a GPU or NIC below them are left out
 MAX_LINKS = 36  # NVLinks of a GPU; the newest have 18
 _SPEED = re.compile(r"(\d{1,3}(?:\.\d)?) GT/s")
 _NAME = re.compile(r"[\w.:-]{1,64}")  # "mlx5_0+mlx5_1" is a device that NCCL makes of two
@@ -166,7 +167,7 @@ class _Collector:
 
     def _function(self, attributes: Mapping[str, str]) -> None:
         bdf = None if _is_made_up(attributes) else canonical_bdf(attributes.get("busid", ""))
-        if bdf is not None:
+        if bdf is not None and len(self.functions) < MAX_FUNCTIONS:
             self.functions.setdefault(
                 bdf,
                 NcclFunction(

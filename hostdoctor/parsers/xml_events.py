@@ -7,6 +7,8 @@ from hostdoctor.errors import ParseError
 from hostdoctor.parsers.text import clean_lines
 
 MAX_DEPTH = 256
+MAX_TAG = 1 << 20
+_PIECE = 1 << 18
 MAX_ELEMENTS = 500_000  # a host of a thousand CPUs and 4,096 PCI functions has some 30,000
 # What expat says of a document that is sound as far as it goes.
 _CUT = frozenset(
@@ -44,16 +46,25 @@ def read_xml(text: str, source: str, root: str, sink: Sink) -> bool:
     if first < 0:
         raise ParseError(source, 0, "", f"no <{root}> in it")
     first = next((at for mark in ("<?xml", "<!DOCTYPE") if (at := text.find(mark, 0, first)) >= 0), first)
-    last = text.rfind(f"</{root}>")
+    last = text.find(f"</{root}>", first)
     whole = last >= first
     last = last + len(root) + 3 if whole else len(text)
     try:
-        _parser(source, root, sink).Parse(text[first:last].encode("utf-8", "replace"), True)
+        _feed(_parser(source, root, sink), text[first:last].encode("utf-8", "replace"), source)
     except expat.ExpatError as error:
         if whole or error.code not in _CUT:
             line = error.lineno + text.count("\n", 0, first)
             raise ParseError(source, line, _line(text, line), expat.ErrorString(error.code)) from None
     return whole
+
+
+def _feed(parser: expat.XMLParserType, data: bytes, source: str) -> None:
+    """Parse in pieces, so that a tag without end, or with a million attributes, is given up early."""
+    for start in range(0, len(data), _PIECE):
+        parser.Parse(data[start : start + _PIECE], False)
+        if start + _PIECE - parser.CurrentByteIndex > MAX_TAG:
+            raise ParseError(source, parser.CurrentLineNumber, "", "a tag longer than any")
+    parser.Parse(b"", True)
 
 
 def _line(text: str, number: int) -> str:
