@@ -14,7 +14,7 @@ from hostdoctor.survey.pci import by_bdf, device_path
 from hostdoctor.survey.pci_class import is_gpu, is_nvidia
 from hostdoctor.survey.texts import Texts
 from hostdoctor.survey.values import ids, integer
-from hostdoctor.survey.xml_records import GpuHint, gpu_hints
+from hostdoctor.survey.xml_records import GpuHint, gpu_hints, numbers_all_gpus
 
 MAX_GPUS = 256
 # NVML's PCIe generations as raw signalling rates.
@@ -49,7 +49,8 @@ def find_gpus(
     if nvml_gpus:
         seen = _join_nvml(seen, nvml_gpus, nvml, notes)
     else:
-        _number_by_address(seen)
+        if numbers_all_gpus(source, texts):
+            _number_by_address(seen)
         _number_by_hints(seen, hints)
     _name_by_hints(seen, hints)
     for matrix in texts.matrices[:1]:

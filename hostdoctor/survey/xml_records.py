@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hostdoctor.facts import Fact, Nic, NumaNode, NvmeController, Path, PciDevice
-from hostdoctor.sources.base import HWLOC_XML, NCCL_XML
+from hostdoctor.sources.base import HWLOC_XML, NCCL_XML, Source
 from hostdoctor.survey.devices import placed
-from hostdoctor.survey.pci import by_bdf
+from hostdoctor.survey.pci import DEVICES, by_bdf
 from hostdoctor.survey.texts import Texts
 
 if TYPE_CHECKING:
@@ -54,6 +54,13 @@ def gpu_hints(texts: Texts) -> list[GpuHint]:
         gpus = {gpu.bdf: gpu for gpu in nccl.gpus if gpu.bdf is not None}
         hints += [_nccl_hint(f, gpus.get(f.bdf)) for f in nccl.functions]
     return hints
+
+
+def numbers_all_gpus(source: Source, texts: Texts) -> bool:
+    """Tell whether GPUs can be numbered in order of address: not where all that names them was cut off."""
+    cut = any(gap.fact.startswith("source:") for hwloc in texts.hwloc for gap in hwloc.gaps)
+    cut = cut or any(gap.fact.startswith("source:") for nccl in texts.nccl for gap in nccl.gaps)
+    return not cut or bool(texts.listings or texts.trees or source.listdir(DEVICES))
 
 
 def name_nics(nics: tuple[Nic, ...], devices: tuple[PciDevice, ...], texts: Texts) -> tuple[Nic, ...]:
@@ -107,8 +114,9 @@ def nccl_paths(texts: Texts) -> dict[frozenset[str], str]:
         for position, (a, a_bdf, gpu) in enumerate(ends):
             for b, b_bdf, other in ends[position + 1 :]:
                 kind = _nvlink(gpu, other) if gpu and other else None
-                kind = kind or _through_tree(functions[a_bdf], functions[b_bdf])
-                if kind is not None:
+                if kind is None:
+                    kind = _through_tree(functions[a_bdf], functions[b_bdf])
+                if kind:
                     found.setdefault(frozenset((a, b)), kind)
     return found
 
@@ -200,8 +208,13 @@ def _controller_name(f: "HwlocFunction") -> str | None:
 
 
 def _nvlink(a: "NcclGpu", b: "NcclGpu") -> str | None:
-    links = a.nvlinks.get(b.bdf or "") or (a.nvswitch_links if a.nvswitch_links == b.nvswitch_links else 0)
-    return f"NV{links}" if links else None
+    """Return the path over NVLinks, None where there are none, ``""`` where the two GPUs tell different numbers."""
+    there, back = a.nvlinks.get(b.bdf or "", 0), b.nvlinks.get(a.bdf or "", 0)
+    if not (there or back):
+        there, back = a.nvswitch_links, b.nvswitch_links
+        if not (there and back):
+            return None
+    return f"NV{there}" if there == back else ""
 
 
 def _through_tree(a: "NcclFunction", b: "NcclFunction") -> str | None:

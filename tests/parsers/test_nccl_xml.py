@@ -40,7 +40,6 @@ DUMP = f"""\
     <pci busid="0000:98:00.0" class="0x030200" vendor="0x10de" link_speed="2.5 GT/s PCIe" link_width="0">
       <gpu dev="0" sm="90" rank="1" gdr="1">
         <nvlink target="0000:05:00.0" count="18" tclass="0x068000"/>
-        <nvlink target="0000:18:00.0" count="4" tclass="0x030200"/>
         <c2c bw="45000" count="10"/>
       </gpu>
     </pci>
@@ -75,7 +74,7 @@ def test_reads_functions() -> None:
 def test_reads_gpus() -> None:
     assert parse_nccl_xml(DUMP).gpus == (
         NcclGpu(index=1, bdf="0000:18:00.0", numa_node=0, nvswitch_links=18),
-        NcclGpu(index=0, bdf="0000:98:00.0", numa_node=1, nvlinks={"0000:18:00.0": 4}, nvswitch_links=18, c2c=True),
+        NcclGpu(index=0, bdf="0000:98:00.0", numa_node=1, nvswitch_links=18, c2c=True),
     )
 
 

@@ -71,8 +71,8 @@ def _device_differences(sysfs: Host, xml: Host) -> list[str]:
         found += [f"{name}: {d.bdf}" for d in getattr(xml, name) if d.bdf not in known_bdfs]
     names = {n.bdf: (n.name, n.netdevs) for n in sysfs.nics} | {d.bdf: (d.name, d.namespaces) for d in sysfs.nvme}
     named = {n.bdf: (n.name, n.netdevs) for n in xml.nics} | {d.bdf: (d.name, d.namespaces) for d in xml.nvme}
-    for bdf, (name, below) in named.items():
+    for bdf, (its, below) in named.items():
         known_name, known_below = names.get(bdf, (None, ()))
-        if name and known_name and (name, below) != (known_name, known_below):
-            found.append(f"{bdf}: {known_name} {known_below} {name} {below}")
+        if its and known_name and (its, below) != (known_name, known_below):
+            found.append(f"{bdf}: {known_name} {known_below} {its} {below}")
     return found
