@@ -3,6 +3,7 @@
 All that is there per CPU (caches, cores, PUs) is passed over.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hostdoctor.errors import ParseError
@@ -35,13 +36,12 @@ class Element:
     children: list["Element"] = field(default_factory=list)
     is_whole: bool = False
 
-    def above(self) -> "list[Element]":
-        """Return the objects around it, the nearest first."""
-        found, at = [], self.parent
+    def above(self) -> "Iterator[Element]":
+        """Yield the objects around it, the nearest first."""
+        at = self.parent
         while at is not None:
-            found.append(at)
+            yield at
             at = at.parent
-        return found
 
 
 @dataclass(eq=False, slots=True)

@@ -6,7 +6,7 @@ from xml.parsers import expat
 from hostdoctor.errors import ParseError
 from hostdoctor.parsers.text import clean_lines
 
-MAX_DEPTH = 256
+MAX_DEPTH = 128
 MAX_TAG = 1 << 20
 _PIECE = 1 << 18
 MAX_ELEMENTS = 500_000  # a host of a thousand CPUs and 4,096 PCI functions has some 30,000

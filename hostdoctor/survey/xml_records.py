@@ -14,7 +14,7 @@ from hostdoctor.survey.pci import DEVICES, by_bdf
 from hostdoctor.survey.texts import Texts
 
 if TYPE_CHECKING:
-    from hostdoctor.parsers.hwloc_xml import HwlocFunction
+    from hostdoctor.parsers.hwloc_functions import HwlocFunction
     from hostdoctor.parsers.nccl_xml import NcclFunction, NcclGpu, NcclNet, NcclTopology
 
 _NAMESPACE = re.compile(r"nvme(\d{1,5})(?:c(\d{1,5}))?(n\d{1,5})")

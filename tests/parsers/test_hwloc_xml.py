@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostdoctor.errors import ParseError
+from hostdoctor.parsers.hwloc_functions import HwlocFunction
 from hostdoctor.parsers.hwloc_nodes import Cpus, own_cpus
-from hostdoctor.parsers.hwloc_xml import HwlocFunction, HwlocTopology, parse_hwloc_xml
+from hostdoctor.parsers.hwloc_xml import HwlocTopology, parse_hwloc_xml
 from hostdoctor.sources.recognise import recognise
 from tests.support.mangle import MANGLINGS
 from tests.support.render_hwloc import (
