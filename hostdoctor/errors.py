@@ -13,6 +13,10 @@ class UsageError(HostdoctorError):
     exit_status = 64
 
 
+class OutputError(HostdoctorError):
+    """The output could not be written."""
+
+
 class SourceError(HostdoctorError):
     """Nothing could be read from a source, or nothing in it was recognised."""
 

@@ -55,6 +55,6 @@ def gpu_numa_unknown(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             " from each node (numactl). Never write numa_node.",
             risk="none" if guest else "reboot",
             undo="None needed.",
-            verify="cat /sys/bus/pci/devices/<BDF>/numa_node shows a node.",
+            verify="hostdoctor topo shows the GPU below a node.",
         ),
     )

@@ -30,7 +30,8 @@ def memory_interleaved_by_bios(host: Host, ask: Ask) -> Iterable[Finding | Skip]
         return
     guest = host.system.virtualization
     # A guest that shows signs of hidden sockets is HD107's: one cause, one finding.
-    if packages < 2 or len(nodes) != 1 or (guest and signs_of_two_sockets(host)):
+    # A lone node other than 0 is what is left when the others' CPUs are offline.
+    if packages < 2 or nodes != (0,) or (guest and signs_of_two_sockets(host)):
         return
     yield finding(
         "host",

@@ -48,6 +48,8 @@ def nvidia_driver_unusable(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
 
 
 def _skip(host: Host, gpus: list[Gpu]) -> Skip | None:
+    if not host.pci_devices:
+        return Skip(kind="no-evidence", reason="the PCI functions are not known")
     if not gpus:
         return Skip(kind="not-applicable", reason="no NVIDIA GPU for this system (none, or all passed through)")
     if host.nvidia.state in (None, "timeout"):

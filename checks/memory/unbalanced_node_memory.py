@@ -32,12 +32,13 @@ def unbalanced_node_memory(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     largest = max(known.values(), default=0)
     small = [node for node, size in known.items() if (largest - size) * 10 > largest]
     if small:
+        told = all(gap.fact != "system.virtualization" for gap in host.gaps)
         virtual = host.system.virtualization is not None
         yield finding(
             ", ".join(f"node {node}" for node in small),
             "CPU nodes have unlike memory: "
             + ", ".join(f"node {node} {size / GIB:.1f} GiB" for node, size in known.items()),
-            "info" if virtual else "warning",
+            "warning" if told and not virtual else "info",
             evidence=[(f"numactl --hardware, node {node} size", f"{size >> 20} MB") for node, size in known.items()],
             effect=f"up to {(largest - min(known.values())) / GIB:.1f} GiB less room on the smaller side",
             remedy=Remedy(

@@ -14,16 +14,17 @@ def gpu_link_narrow(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
 
     ## What it checks
     The negotiated width of every link between a GPU in scope and the CPU against the smaller maximum of the link's two
-    ends, switch uplinks included. Width does not fall while idle, unlike speed, which is not looked at. Not judged:
-    virtual machines, chip-to-chip GPUs, unknown widths, and desktop ports that state more lanes than the board wires.
+    ends, switch uplinks included. Speed falls while idle and is not looked at; a few cards drop lanes too, so read the
+    width again under load before opening the case. Not judged: virtual machines, chip-to-chip GPUs, unknown widths,
+    and desktop ports that state more lanes than the board wires.
 
     ## Why it matters
     Lanes are lost to a badly seated card, a damaged contact, a bad riser or cable. Bandwidth to the host, to NICs and
     over PCIe peer-to-peer falls with the lanes, and the link may fail altogether.
 
     ## Remedy
-    Reseat card, riser and cables; check the slot's lane setting (bifurcation) in the BIOS. If the width follows the
-    card, replace the card, else the riser or board.
+    Read it again under load. If it stays, reseat card, riser and cables; check the slot's lane setting (bifurcation) in
+    the BIOS. If the width follows the card, replace the card, else the riser or board.
 
     ## References
     - https://docs.kernel.org/admin-guide/abi-testing.html (current_link_width, max_link_width)

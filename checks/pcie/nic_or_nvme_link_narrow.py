@@ -46,7 +46,7 @@ def nic_or_nvme_link_narrow(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     if not any(hop.is_judged for hop in own.values()):
         yield (
             Skip(kind="no-evidence", reason="no NIC's or drive's link is known")
-            if devices
+            if devices or not host.pci_devices
             else Skip(kind="not-applicable", reason="no NIC or NVMe drive in scope")
         )
 

@@ -14,7 +14,7 @@ from typer.main import get_command
 from hostdoctor.errors import HostdoctorError
 
 USAGE, INTERNAL = 64, 70
-SIGINT_STATUS, SIGPIPE_STATUS, SIGTERM_STATUS = 130, 141, 143
+SIGINT_STATUS, SIGTERM_STATUS = 130, 143
 
 # Each is a module of hostdoctor.cli with an ``app``; the text is what ``--help`` lists.
 COMMANDS = {
@@ -44,41 +44,51 @@ app = typer.Typer(
     cls=LazyGroup,
     name="hostdoctor",
     help="Maps each GPU to its NUMA node, PCIe link and shared root complex, and judges the map.",
+    epilog="Exit status: the verdict's for check (0 ok, 1 warning, 2 critical, 3 unknown), else 0; 3 when nothing could"
+    " be read, 64 for usage, 70 for a defect of hostdoctor.",
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True)) -> None:
+def _root(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
+) -> None:
     if version:
         from hostdoctor import __version__
 
         typer.echo(f"hostdoctor {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(USAGE)
 
 
 def main() -> None:
     """Run the command line and exit with its status; never a traceback for what a user or machine did."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(SIGTERM_STATUS))  # so that children are ended, as on Ctrl-C
     gc.disable()  # one short pass over acyclic records: collecting costs milliseconds and frees nothing
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123  started with its output closed
     try:
         status = get_command(app).main(standalone_mode=False, prog_name="hostdoctor")
-    except HostdoctorError as error:
-        status = _say(str(error), error.exit_status)
-    except typer.TyperException as error:
-        status = _usage(error)
-    except (KeyboardInterrupt, typer.Abort):
-        status = _say("interrupted", SIGINT_STATUS)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = SIGPIPE_STATUS
-    except Exception as error:  # the last resort: one line, a status of its own, a way to see more
-        if os.environ.get("HOSTDOCTOR_DEBUG"):
-            raise
-        status = _say(f"internal error: {type(error).__name__}: {error} (HOSTDOCTOR_DEBUG=1 shows where)", INTERNAL)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last resort: one line and its own status
+        status = _status_of(error)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _status_of(error: BaseException) -> int:
+    """Say what went wrong in one line and return the exit status that it means."""
+    if isinstance(error, HostdoctorError):
+        return _say(str(error), error.exit_status)
+    if isinstance(error, typer.TyperException):
+        return _usage(error)
+    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
+        return _say("interrupted", SIGINT_STATUS)
+    if os.environ.get("HOSTDOCTOR_DEBUG"):
+        raise error
+    return _say(f"internal error: {type(error).__name__}: {error} (HOSTDOCTOR_DEBUG=1 shows where)", INTERNAL)
 
 
 def _usage(error: typer.TyperException) -> int:

@@ -11,7 +11,9 @@ from hostdoctor.cli.common import (
     FromOption,
     QuickOption,
     TimeoutOption,
+    emit,
     open_evidence,
+    stated_path,
     survey_host,
     terminal_style,
     timeout_of,
@@ -44,6 +46,12 @@ def check(
     gpus: Annotated[
         str, typer.Option(metavar="GPUS", help="Judge only these: indices, UUIDs, addresses, or all.")
     ] = "",
+    model_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Where the model lies: judge the drives below it.")
+    ] = "",
+    kv_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Where the KV cache spills to: judge the drives below it.")
+    ] = "",
     show_all: Annotated[
         bool, typer.Option("--all", help="Show every finding, its evidence, and what was skipped.")
     ] = False,
@@ -54,21 +62,26 @@ def check(
 ) -> None:
     """Print the report in the chosen format and exit with the status that ``--exit-style`` gives it."""
     from hostdoctor.config import read_config
-    from hostdoctor.diagnosis.accept import in_force
+    from hostdoctor.diagnosis.accept import by_date
     from hostdoctor.diagnosis.registry import choose, load_rules
     from hostdoctor.diagnosis.runner import diagnose
 
     limit_s = timeout_of(timeout, quick=quick or exit_style == "npd")
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
-    rules = choose(load_rules(), _ids(select), _ids(ignore))
-    accepts = in_force(read_config(config).accept, datetime.datetime.now(tz=datetime.timezone.utc).date())
-    host = survey_host(source)
-    ask = Ask(gpus=_positions(host, gpus))
+    known = load_rules()
+    rules = choose(known, _ids(select), _ids(ignore))
+    listed = read_config(config).accept
+    choose(known, [accept.id for accept in listed], ())  # an acceptance of an unknown id is a mistake
+    accepts, ended = by_date(listed, datetime.datetime.now(tz=datetime.timezone.utc).date())
+    model = stated_path(source, "--model-path", model_path)
+    kv = stated_path(source, "--kv-path", kv_path)
+    host = survey_host(source, paths=[path for path in (model, kv) if path])
+    ask = Ask(gpus=_positions(host, gpus), model_path=model, kv_path=kv)
     default_fail_on: Severity = "critical" if exit_style == "gate" else "warning"
-    report = diagnose(host, ask, rules, accepts=accepts, fail_on=fail_on or default_fail_on)
-    typer.echo(_render(report, format_, show_all=show_all), nl=False)
-    if format_ == "text" and host.is_live and not host.gpus:
-        typer.echo("No GPU found on this host. A full example: hostdoctor check --demo")
+    report = diagnose(host, ask, rules, accepts=accepts, ended=ended, fail_on=fail_on or default_fail_on)
+    emit(_render(report, format_, show_all=show_all))
+    if format_ == "text" and host.is_live and not host.gpus and not report.unknown:
+        emit("No GPU found on this host. A full example: hostdoctor check --demo\n")
     raise typer.Exit(STATUS[exit_style][report.status])
 
 

@@ -3,18 +3,20 @@
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hostdoctor.errors import SourceError
+from hostdoctor.errors import OutputError, SourceError, UsageError
 from hostdoctor.facts import Host, System
 from hostdoctor.outputs.style import Style
 from hostdoctor.sources.base import LIVE_COMMANDS, Source
 
 FULL_TIMEOUT_S = 60.0  # enabling persistence mode can take 25 s
 QUICK_TIMEOUT_S = 5.0
+SIGPIPE_STATUS = 141  # as a shell says it
 
 FromOption = Annotated[
     list[str] | None,
@@ -32,11 +34,25 @@ QuickOption = Annotated[bool, typer.Option("--quick", help=f"The same as --timeo
 DemoOption = Annotated[bool, typer.Option("--demo", help="Look at the bundled example: an 8-GPU two-socket host.")]
 
 
+def emit(text: str) -> None:
+    """Print on standard output; raise OutputError where that fails, end quietly where nobody reads any more."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nothing is flushed into it again
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(SIGPIPE_STATUS) from None
+        raise OutputError(f"cannot write the output: {error.strerror}") from error
+
+
 def open_evidence(names: list[str] | None, *, demo: bool, timeout_s: float) -> Source:
     """Return what was named, the demo, or this machine, whose slow commands are then running already.
 
     Raises UsageError for what does not exist, SourceError for what cannot be read.
     """
+    if demo and names:
+        raise UsageError("--demo and --from name two different hosts: give one")
     if demo:
         from hostdoctor.sources.opening import open_source
 
@@ -52,14 +68,28 @@ def open_evidence(names: list[str] | None, *, demo: bool, timeout_s: float) -> S
     return source
 
 
-def survey_host(source: Source) -> Host:
+def survey_host(source: Source, *, map_only: bool = False, paths: Sequence[str] = ()) -> Host:
     """Return the surveyed host; raise SourceError when nothing at all could be established."""
-    from hostdoctor.survey import survey
+    from hostdoctor.survey import survey, survey_map
 
-    host = survey(source)
+    host = survey_map(source) if map_only else survey(source, paths=paths)
     if not host.is_live and _is_empty(host):
         raise SourceError(f"{host.sources[0]}: nothing could be established: {_first_reason(host)}")
     return host
+
+
+def stated_path(source: Source, option: str, path: str) -> str | None:
+    """Return a path of the caller's plan, absolute; None when none was stated.
+
+    Raises UsageError for what is not there, and for a relative path on another host.
+    """
+    if not path:
+        return None
+    if not source.is_live and not path.startswith("/"):
+        raise UsageError(f"{option}: not an absolute path of that host: {path[:80]!r}")
+    if source.is_live and not os.path.lexists(path):
+        raise UsageError(f"{option}: no such file or directory: {path[:80]!r}")
+    return os.path.abspath(path)  # noqa: PTH100  links are the survey's to follow
 
 
 def _is_empty(host: Host) -> bool:

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from hostdoctor.cli.common import emit
+
 app = typer.Typer()
 
 
@@ -15,4 +17,4 @@ def explain(
     from hostdoctor.diagnosis.registry import find, load_rules
 
     rule = find(load_rules(), id)
-    typer.echo(f"# {rule.id} {rule.name} ({rule.severity})\n\n{rule.documentation}")
+    emit(f"# {rule.id} {rule.name} ({rule.severity})\n\n{rule.documentation}\n")

@@ -9,6 +9,7 @@ from hostdoctor.cli.common import (
     FromOption,
     QuickOption,
     TimeoutOption,
+    emit,
     open_evidence,
     survey_host,
     terminal_style,
@@ -27,12 +28,13 @@ def topo(
     demo: DemoOption = False,
 ) -> None:
     """Print the host as a tree or as JSON. Exits 0 when anything could be read."""
-    host = survey_host(open_evidence(from_, demo=demo, timeout_s=timeout_of(timeout, quick=quick)))
+    source = open_evidence(from_, demo=demo, timeout_s=timeout_of(timeout, quick=quick))
+    host = survey_host(source, map_only=format_ == "text")
     if format_ == "json":
         from hostdoctor.outputs.report_json import render_json
 
-        typer.echo(render_json(host), nl=False)
+        emit(render_json(host))
     else:
         from hostdoctor.outputs.topo_text import render_topo
 
-        typer.echo(render_topo(host, terminal_style()), nl=False)
+        emit(render_topo(host, terminal_style()))

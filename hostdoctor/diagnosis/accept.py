@@ -14,6 +14,9 @@ class Accept(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     subject: str = "*"
 
 
-def in_force(accepts: tuple[Accept, ...], today: datetime.date) -> tuple[Accept, ...]:
-    """Return the acceptances whose date has not passed."""
-    return tuple(accept for accept in accepts if accept.until >= today)
+def by_date(accepts: tuple[Accept, ...], today: datetime.date) -> tuple[tuple[Accept, ...], tuple[Accept, ...]]:
+    """Return the acceptances that are in force, and those whose date has passed."""
+    return (
+        tuple(accept for accept in accepts if accept.until >= today),
+        tuple(accept for accept in accepts if accept.until < today),
+    )

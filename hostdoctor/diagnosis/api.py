@@ -10,9 +10,15 @@ from hostdoctor.facts import Fact, Gpu, Host
 
 
 class Ask(Fact, frozen=True, kw_only=True):
-    """What the caller wants judged. ``gpus`` are positions in ``host.gpus``; None means every GPU that may be used."""
+    """What the caller wants judged. ``gpus`` are positions in ``host.gpus``; None means every GPU that may be used.
+
+    ``model_path`` and ``kv_path`` are where the model lies and where the KV cache spills to; ``host.places`` tells the
+    disks below them.
+    """
 
     gpus: tuple[int, ...] | None = None
+    model_path: str | None = None
+    kv_path: str | None = None
 
 
 Check = Callable[[Host, Ask], Iterable[Finding | Skip]]

@@ -24,8 +24,8 @@ def narrow_findings(links: Iterable[tuple[str, Hop, bool]], severity: Severity) 
             evidence=[pair for hop in hops for pair in hop.width_evidence()],
             effect=_effect(next(iter(hops))),
             remedy=Remedy(
-                text="Reseat card, riser and cables and check the slot's lane setting in the BIOS; if the width follows"
-                " the card, replace the card, else the riser or board.",
+                text="Read it again under load; if it stays, reseat card, riser and cables and check the slot's"
+                " lane setting in the BIOS; if the width follows the card, replace the card, else the riser or board.",
                 risk="reboot",
                 undo="None needed.",
                 verify=f"cat {sysfs(next(iter(hops)).end_bdf, 'current_link_width')} shows {most}.",

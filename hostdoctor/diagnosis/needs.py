@@ -29,6 +29,20 @@ def live(host: Host, ask: Ask) -> Skip | None:
     return None if host.is_live else Skip(kind="live-only", reason="only on the running host")
 
 
+def two_readings(host: Host, ask: Ask) -> Skip | None:
+    """Want counters that were read twice, as rates need."""
+    if host.samples:
+        return None
+    return Skip(kind="no-evidence" if host.is_live else "live-only", reason="rates need two readings: --sample 10")
+
+
+def plan_paths(host: Host, ask: Ask) -> Skip | None:
+    """Want to be told where the model or the KV cache lies."""
+    if ask.model_path or ask.kv_path:
+        return None
+    return Skip(kind="no-plan", reason="no path stated: --model-path, --kv-path")
+
+
 def cpu_nodes(host: Host) -> tuple[int, ...]:
     """Return the ids of the nodes that have CPUs."""
     return tuple(node.id for node in host.numa_nodes if node.cpus)

@@ -44,6 +44,7 @@ def find(rules: tuple[Rule, ...], name: str) -> Rule:
         return rule
     import difflib
 
-    near = difflib.get_close_matches(name.lower(), list(by_name), n=3, cutoff=0.6)
+    begun = [known for known in by_name if known.startswith(name.strip().lower() or " ")]
+    near = begun[:3] or difflib.get_close_matches(name.lower(), list(by_name), n=3, cutoff=0.6)
     hint = f" (did you mean {', '.join(by_name[n].id for n in near)}?)" if near else ""
     raise UsageError(f"unknown check id: {name[:60]!r}{hint}")

@@ -40,6 +40,14 @@ class Finding(Fact, frozen=True, kw_only=True):
     remedy: Remedy
 
 
+class Accepted(Fact, frozen=True, kw_only=True):
+    """A finding that the site lives with: why, and until which date (inclusive, ISO 8601)."""
+
+    finding: Finding
+    reason: str
+    until: str
+
+
 class Skip(Fact, frozen=True, kw_only=True):
     """Why a check could not be judged."""
 
@@ -57,7 +65,7 @@ class CheckResult(Fact, frozen=True, kw_only=True):
     skip_kind: SkipKind | None = None
     reason: str | None = None
     findings: tuple[Finding, ...] = ()
-    accepted: tuple[Finding, ...] = ()
+    accepted: tuple[Accepted, ...] = ()
 
 
 class Report(Fact, frozen=True, kw_only=True):
@@ -66,5 +74,7 @@ class Report(Fact, frozen=True, kw_only=True):
     schema_version: str = SCHEMA_VERSION
     status: Status = "ok"
     unknown: str | None = None
+    gpus_in_scope: int | None = None
+    notes: tuple[str, ...] = ()
     results: tuple[CheckResult, ...] = ()
     host: Host = Host()

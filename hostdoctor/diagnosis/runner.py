@@ -1,23 +1,47 @@
 """Running the checks over a host, and the status that comes of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
 
 from hostdoctor.diagnosis.accept import Accept
 from hostdoctor.diagnosis.api import Ask, Rule, gpu_label, in_scope
 from hostdoctor.diagnosis.needs import cpu_nodes
-from hostdoctor.diagnosis.report import SEVERITIES, CheckResult, Finding, Report, Severity, Skip, Status
+from hostdoctor.diagnosis.report import SEVERITIES, Accepted, CheckResult, Finding, Report, Severity, Skip, Status
 from hostdoctor.facts import Host
 
 
 def diagnose(
-    host: Host, ask: Ask, rules: Sequence[Rule], *, accepts: Sequence[Accept] = (), fail_on: Severity = "warning"
+    host: Host,
+    ask: Ask,
+    rules: Sequence[Rule],
+    *,
+    accepts: Sequence[Accept] = (),
+    ended: Sequence[Accept] = (),
+    fail_on: Severity = "warning",
 ) -> Report:
-    """Return the verdict: each check's result and the status that the findings at or above ``fail_on`` give."""
+    """Return the verdict: each check's result and the status that the findings at or above ``fail_on`` give.
+
+    ``ended`` are acceptances whose date has passed: those that would still matter are named in the notes.
+    """
     results = tuple(_judge(host, ask, rule, accepts) for rule in rules)
     unknown = why_unknown(host, ask)
-    return Report(status=_status(results, unknown, fail_on), unknown=unknown, results=results, host=host)
+    return Report(
+        status=_status(results, unknown, fail_on),
+        unknown=unknown,
+        gpus_in_scope=len(in_scope(host, ask)),
+        notes=tuple(_ended_notes(results, rules, ended)),
+        results=results,
+        host=host,
+    )
+
+
+def _ended_notes(results: Sequence[CheckResult], rules: Sequence[Rule], ended: Sequence[Accept]) -> Iterator[str]:
+    """Yield a line for each acceptance that ended and whose finding is still there."""
+    for rule, result in zip(rules, results, strict=True):
+        for accept in ended:
+            if any(_accepts(accept, rule, finding) for finding in result.findings):
+                yield f"acceptance of {rule.id} {accept.subject} ended on {accept.until}: {accept.reason}"
 
 
 def why_unknown(host: Host, ask: Ask) -> str | None:
@@ -25,9 +49,9 @@ def why_unknown(host: Host, ask: Ask) -> str | None:
     hung = [gap for gap in host.gaps if gap.fact == "source:topo-matrix" and gap.kind == "timeout"]
     if host.nvidia.state == "timeout" or (hung and host.nvidia.state != "ok"):
         return f"the NVIDIA driver: {host.nvidia.reason if not hung else hung[0].reason}"
-    several = len(cpu_nodes(host)) > 1
+    one_node = bool(host.numa_nodes) and len(cpu_nodes(host)) <= 1
     lost = [gpu_label(host, gpu) for gpu in in_scope(host, ask) if not gpu.numa_nodes]
-    if several and lost:
+    if lost and not one_node:
         return f"no source tells the NUMA node of {', '.join(lost)}"
     return None
 
@@ -41,8 +65,9 @@ def _judge(host: Host, ask: Ask, rule: Rule, accepts: Sequence[Accept]) -> Check
     except Exception as error:  # noqa: BLE001  one broken check must not cost the others
         return _result(rule, "error", reason=f"{type(error).__name__}: {error}")
     findings = tuple(item for item in yielded if isinstance(item, Finding))
-    accepted = tuple(f for f in findings if any(_accepts(a, rule.id, f) for a in accepts))
-    open_ = tuple(f for f in findings if f not in accepted)
+    pairs = [(f, next((a for a in accepts if _accepts(a, rule, f)), None)) for f in findings]
+    accepted = tuple(Accepted(finding=f, reason=a.reason, until=a.until.isoformat()) for f, a in pairs if a)
+    open_ = tuple(f for f, a in pairs if a is None)
     if open_:
         return _result(rule, "fail", findings=open_, accepted=accepted)
     skipped = next((item for item in yielded if isinstance(item, Skip)), None)
@@ -58,7 +83,7 @@ def _result(
     skip: Skip | None = None,
     reason: str | None = None,
     findings: tuple[Finding, ...] = (),
-    accepted: tuple[Finding, ...] = (),
+    accepted: tuple[Accepted, ...] = (),
 ) -> CheckResult:
     return CheckResult(
         id=rule.id,
@@ -72,9 +97,9 @@ def _result(
     )
 
 
-def _accepts(accept: Accept, id: str, finding: Finding) -> bool:
+def _accepts(accept: Accept, rule: Rule, finding: Finding) -> bool:
     """Tell whether an acceptance covers a finding: its whole subject, or every one of the subjects listed."""
-    if accept.id.upper() != id:
+    if accept.id.upper() != rule.id and accept.id != rule.name:
         return False
     subjects = [subject.strip() for subject in finding.subject.split(",")]
     return fnmatchcase(finding.subject, accept.subject) or all(fnmatchcase(s, accept.subject) for s in subjects)

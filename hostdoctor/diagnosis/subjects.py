@@ -62,6 +62,12 @@ def nodes_by_id(host: Host) -> dict[int, NumaNode]:
     return {node.id: node for node in host.numa_nodes}
 
 
+def bare_metal(host: Host) -> bool:
+    """Tell whether the host is known to be no virtual machine and no container, so that its settings are its own."""
+    guest = host.system.virtualization or host.system.container
+    return not guest and all(gap.fact != "system.virtualization" for gap in host.gaps)
+
+
 def online_cpus(host: Host) -> frozenset[int] | None:
     """Return the CPUs of all nodes, or None while a node's CPUs are not known."""
     sets = [cpuset(node.cpus) for node in host.numa_nodes]

@@ -76,6 +76,33 @@ class Core(Fact, frozen=True, kw_only=True):
     package: int | None = None
 
 
+class IdleState(Fact, frozen=True, kw_only=True):
+    """An idle state of a CPU (C-state): how long the CPU takes to leave it, and whether somebody turned it off."""
+
+    name: str
+    exit_latency_us: int | None = None
+    disabled: bool | None = None
+
+
+class CpuPower(Fact, frozen=True, kw_only=True):
+    """How CPUs save power: the frequency driver, how many policies have each governor, EPP values, one CPU's states."""
+
+    driver: str | None = None
+    governors: dict[str, int] = {}
+    energy_preferences: tuple[str, ...] = ()
+    idle_states: tuple[IdleState, ...] = ()
+
+
+class Dimm(Fact, frozen=True, kw_only=True):
+    """A populated memory slot as EDAC shows it; ``controller`` is its folder (``mc0``), ``location`` EDAC's words."""
+
+    label: str
+    controller: str
+    package: int | None = None
+    location: str | None = None
+    size_bytes: int | None = None
+
+
 class Link(Fact, frozen=True, kw_only=True):
     """A PCIe link as negotiated now and at most; GT/s is the raw signalling rate (2.5, 5, 8, 16, 32, 64)."""
 
@@ -152,6 +179,17 @@ class NvmeQueue(Fact, frozen=True, kw_only=True):
     irq_cpus: str | None = None
 
 
+class NvmeHealth(Fact, frozen=True, kw_only=True):
+    """A drive's SMART log. ``critical_warning`` is its bit field; ``media_errors`` counts since the drive was made."""
+
+    critical_warning: int | None = None
+    temperature_celsius: float | None = None
+    spare_percent: int | None = None
+    spare_threshold_percent: int | None = None
+    used_percent: int | None = None
+    media_errors: int | None = None
+
+
 class NvmeController(Fact, frozen=True, kw_only=True):
     """An NVMe controller; ``bdf`` is ``None`` for fabrics, ``name`` where no driver or text gives it one."""
 
@@ -169,6 +207,17 @@ class NvmeController(Fact, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     queues: tuple[NvmeQueue, ...] = ()
     queues_irq_managed: bool | None = None
+    temperature_celsius: float | None = None
+    temperature_alarm: bool | None = None
+    health: NvmeHealth | None = None
+
+
+class IoBaseline(Fact, frozen=True, kw_only=True):
+    """What is usual for a disk: mean time of a read and of a write, and requests in flight."""
+
+    r_await_ms: float | None = None
+    w_await_ms: float | None = None
+    queue_depth: float | None = None
 
 
 class BlockDevice(Fact, frozen=True, kw_only=True):
@@ -179,6 +228,23 @@ class BlockDevice(Fact, frozen=True, kw_only=True):
     iostats: bool | None = None
     model: str | None = None
     holds: tuple[str, ...] = ()
+    baseline: IoBaseline | None = None
+
+
+class Place(Fact, frozen=True, kw_only=True):
+    """A path that somebody plans with: the file system it is on and the whole disks below that.
+
+    Of ``size_bytes``, ``free_bytes`` are free and ``available_bytes`` free for users other than root.
+    """
+
+    path: str
+    mount_point: str | None = None
+    device: str | None = None
+    filesystem: str | None = None
+    disks: tuple[str, ...] = ()
+    size_bytes: int | None = None
+    free_bytes: int | None = None
+    available_bytes: int | None = None
 
 
 class Path(Fact, frozen=True, kw_only=True):
@@ -233,3 +299,6 @@ class Host(Fact, frozen=True, kw_only=True):
     samples: tuple[Sample, ...] = ()
     sources: tuple[str, ...] = ()
     is_live: bool = False
+    cpu_power: CpuPower = CpuPower()
+    dimms: tuple[Dimm, ...] = ()
+    places: tuple[Place, ...] = ()

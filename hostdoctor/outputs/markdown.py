@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 
 from hostdoctor.diagnosis.report import CheckResult, Finding, Report
-from hostdoctor.outputs.report_text import findings_by_severity, summary
-from hostdoctor.outputs.words import host_words, printable
+from hostdoctor.outputs.report_text import findings_by_severity, tally
+from hostdoctor.outputs.words import counts, host_words, printable
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-!|<>~&])")
+_SPECIAL = re.compile(r"([\\`*_#\[\]|<>~&])")
 
 
 def render_markdown(report: Report) -> str:
@@ -15,7 +15,7 @@ def render_markdown(report: Report) -> str:
     lines = [
         f"## hostdoctor: {report.status}",
         "",
-        f"{escape(host_words(report.host.system.hostname))}: {summary(report)}",
+        f"{escape(host_words(report.host))}: {counts(report.host, report.gpus_in_scope)}",
         "",
     ]
     if report.unknown:
@@ -26,7 +26,7 @@ def render_markdown(report: Report) -> str:
         lines += [_row(result, finding) for result, finding in found]
         for result, finding in found:
             lines += _details(result, finding)
-    lines += [f"{_count(report, 'pass')} checks passed, {_count(report, 'skip')} could not be judged.", ""]
+    lines += [f"{tally(report)}.", *(f"- {escape(note)}" for note in report.notes), ""]
     return "\n".join(lines)
 
 
@@ -50,7 +50,3 @@ def _details(result: CheckResult, finding: Finding) -> Iterator[str]:
         if text:
             yield f"- {name}: {escape(text)}"
     yield ""
-
-
-def _count(report: Report, status: str) -> int:
-    return sum(1 for result in report.results if result.status == status)

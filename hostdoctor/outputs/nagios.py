@@ -3,8 +3,8 @@
 from collections import Counter
 
 from hostdoctor.diagnosis.report import Report
-from hostdoctor.outputs.report_text import findings_by_severity, summary
-from hostdoctor.outputs.words import printable
+from hostdoctor.outputs.report_text import findings_by_severity
+from hostdoctor.outputs.words import counts, printable
 
 MAX_MESSAGE_CHARACTERS = 80
 
@@ -26,6 +26,7 @@ def perfdata(report: Report) -> str:
         "info": severities["info"],
         "passed": statuses["pass"],
         "skipped": statuses["skip"],
+        "accepted": sum(len(result.accepted) for result in report.results),
         "gpus": len(host.gpus),
         "nodes": len(host.numa_nodes),
     }
@@ -38,7 +39,7 @@ def _what(report: Report) -> str:
         result, finding = worst[0]
         more = f", +{len(worst) - 1} more" if len(worst) > 1 else ""
         return f"{result.id} {result.name} {_short(printable(finding.subject), 24)}{more}"
-    return printable(report.unknown) if report.unknown else summary(report)
+    return printable(report.unknown) if report.unknown else counts(report.host, report.gpus_in_scope)
 
 
 def _short(text: str, limit: int) -> str:

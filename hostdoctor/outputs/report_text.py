@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from hostdoctor.diagnosis.report import SEVERITIES, CheckResult, Finding, Report
 from hostdoctor.outputs.style import Style
-from hostdoctor.outputs.words import host_words, plural, printable
+from hostdoctor.outputs.words import counts, host_words, plural, printable
 
 FIRST_SCREEN_LINES = 25
 MAX_ACTIONS = 5
@@ -50,17 +50,9 @@ def findings_by_severity(report: Report) -> list[tuple[CheckResult, Finding]]:
     return sorted(pairs, key=lambda pair: -SEVERITIES.index(pair[1].severity))
 
 
-def summary(report: Report) -> str:
-    """Return what was looked at: ``8 GPUs, 2 NUMA nodes, 10 NICs, 8 NVMe drives``."""
-    host = report.host
-    parts = [plural(len(host.gpus), "GPU"), plural(len(host.numa_nodes), "NUMA node")]
-    parts += [plural(len(host.nics), "NIC"), plural(len(host.nvme), "NVMe drive")]
-    return ", ".join(parts)
-
-
 def _headline(report: Report, style: Style) -> str:
     word = style.paint(report.status.upper(), report.status)
-    return f"{word}  {host_words(report.host.system.hostname)}: {summary(report)}"
+    return f"{word}  {host_words(report.host)}: {counts(report.host, report.gpus_in_scope)}"
 
 
 def _block(result: CheckResult, finding: Finding, style: Style, *, show_all: bool) -> str:
@@ -87,18 +79,28 @@ def _details(finding: Finding, style: Style) -> Iterator[str]:
 
 
 def _tail(report: Report, style: Style, *, show_all: bool) -> Iterator[str]:
-    counts = Counter(result.status for result in report.results)
-    accepted = sum(len(result.accepted) for result in report.results)
-    parts = [f"{counts['pass']} checks passed", f"{counts['skip']} could not be judged"]
-    parts += [f"{plural(accepted, 'finding')} accepted"] if accepted else []
-    parts += [f"{counts['error']} FAILED TO RUN"] if counts["error"] else []
+    for note in report.notes:
+        yield style.wrap(printable(note), "  ", "    ")
     hint = "" if show_all else " (--all shows why; `hostdoctor explain ID` explains one)"
-    yield style.paint(", ".join(parts) + hint, "dim")
+    yield style.paint(style.wrap(tally(report) + hint, "", "  "), "dim")
     for result in report.results:
         if result.status == "error":
             yield style.wrap(f"{result.id} {result.name} failed to run: {printable(result.reason or '')}", "  ", "    ")
     if show_all:
         yield from _everything_else(report, style)
+
+
+def tally(report: Report) -> str:
+    """Return how many checks ended how: ``24 checks passed, 3 do not apply here, 1 lacks evidence``."""
+    statuses = Counter(result.status for result in report.results)
+    skips = Counter(result.skip_kind == "not-applicable" for result in report.results if result.status == "skip")
+    accepted = sum(len(result.accepted) for result in report.results)
+    parts = [f"{plural(statuses['pass'], 'check')} passed"]
+    parts += [f"{skips[True]} not applicable"] if skips[True] else []
+    parts += [f"{skips[False]} without evidence"] if skips[False] else []
+    parts += [f"{plural(accepted, 'finding')} accepted"] if accepted else []
+    parts += [f"{statuses['error']} FAILED TO RUN"] if statuses["error"] else []
+    return ", ".join(parts)
 
 
 def _everything_else(report: Report, style: Style) -> Iterator[str]:
@@ -108,7 +110,8 @@ def _everything_else(report: Report, style: Style) -> Iterator[str]:
             yield style.wrap(text, "  ", "    ")
         elif result.status == "pass" and not result.accepted:
             yield f"  passed {result.id} {result.name}"
-        for finding in result.accepted:
-            yield style.wrap(f"accepted {result.id} {result.name}: {printable(finding.message)}", "  ", "    ")
+        for accepted in result.accepted:
+            text = f"accepted until {accepted.until} ({printable(accepted.reason)}) {result.id} {result.name}:"
+            yield style.wrap(f"{text} {printable(accepted.finding.message)}", "  ", "    ")
     for gap in report.host.gaps:
         yield style.wrap(f"not known: {gap.fact} ({printable(gap.source)}: {printable(gap.reason)})", "  ", "    ")

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 
 import msgspec
 
 from hostdoctor.facts import Gpu, Host, Link, Nic, NumaNode, NvmeController, PciDevice
 from hostdoctor.outputs.style import Style
-from hostdoctor.outputs.words import gib, host_words, link_words, plural, printable
+from hostdoctor.outputs.words import counts, gib, host_words, link_words, plural, printable
+from hostdoctor.parsers.cpulist import format_cpulist
 
 MAX_GAPS = 3
 
@@ -36,13 +38,11 @@ def render_topo(host: Host, style: Style) -> str:
     devices = {device.bdf: device for device in host.pci_devices}
     leaves = _leaves(host, devices)
     lines = [_headline(host, style)]
-    for node in host.numa_nodes:
-        lines.append(_node_line(node, style))
-        lines += _trees([leaf for leaf in leaves if leaf.nodes == (node.id,)], devices, style)
+    lines += _nodes_text(host, leaves, devices, style)
     known = {(node.id,) for node in host.numa_nodes}
     groups = sorted({leaf.nodes for leaf in leaves} - known)
     for nodes in groups:
-        lines.append(style.paint(_group_title(nodes, host), "bold"))
+        lines.append(style.paint(_group_title(nodes), "bold"))
         lines += _trees([leaf for leaf in leaves if leaf.nodes == nodes], devices, style)
     lines += _paths(host)
     lines += _unknowns(host)
@@ -51,11 +51,23 @@ def render_topo(host: Host, style: Style) -> str:
 
 def _headline(host: Host, style: Style) -> str:
     system = host.system
-    parts = [plural(len(host.numa_nodes), "NUMA node"), plural(len(host.gpus), "GPU")]
-    parts += [plural(len(host.nics), "NIC"), plural(len(host.nvme), "NVMe drive")]
+    parts = [counts(host)]
     parts += [f"under {printable(system.virtualization)}"] if system.virtualization else []
     parts += [f"driver {printable(system.nvidia_driver)}"] if system.nvidia_driver else []
-    return style.paint(host_words(system.hostname), "bold") + ": " + ", ".join(parts)
+    return style.paint(host_words(host), "bold") + ": " + ", ".join(parts)
+
+
+def _nodes_text(host: Host, leaves: list[Leaf], devices: dict[str, PciDevice], style: Style) -> Iterator[str]:
+    """Yield each node with its devices; runs of empty nodes (reserved for MIG on Grace systems) are one line."""
+    occupied = {leaf.nodes for leaf in leaves}
+    for is_bare, run in groupby(host.numa_nodes, lambda n: n.kind == "empty" and (n.id,) not in occupied):
+        nodes = list(run)
+        if is_bare and len(nodes) > 1:
+            yield f"{style.paint(f'NUMA nodes {format_cpulist(n.id for n in nodes)}', 'bold')}: empty"
+            continue
+        for node in nodes:
+            yield _node_line(node, style)
+            yield from _trees([leaf for leaf in leaves if leaf.nodes == (node.id,)], devices, style)
 
 
 def _node_line(node: NumaNode, style: Style) -> str:
@@ -68,10 +80,11 @@ def _node_line(node: NumaNode, style: Style) -> str:
     return f"{title}{package}: {cpus}, {gib(node.memory_bytes)}{kind}{far}"
 
 
-def _group_title(nodes: tuple[int, ...], host: Host) -> str:
-    if nodes:
-        return f"Near nodes {','.join(str(node) for node in nodes)}"
-    return "Devices whose NUMA node is not known" if len(host.numa_nodes) != 1 else "Devices on no told node"
+def _group_title(nodes: tuple[int, ...]) -> str:
+    if not nodes:
+        return "Devices whose NUMA node is not known"
+    plural_s = "s" if len(nodes) > 1 else ""
+    return f"Near NUMA node{plural_s} {format_cpulist(nodes)}"
 
 
 def _leaves(host: Host, devices: dict[str, PciDevice]) -> list[Leaf]:
@@ -90,18 +103,18 @@ def _gpu_leaf(gpu: Gpu) -> Leaf:
     label = "GPU" if gpu.index is None else f"GPU{gpu.index}"
     notes = " (not visible to you)" if gpu.visible is False else ""
     memory = "" if gpu.memory_numa_node is None else f", its memory is node {gpu.memory_numa_node}"
-    return _leaf(label, f"{printable(gpu.name or 'name not told')}{memory}{notes}", gpu, gpu.numa_nodes)
+    return _leaf(label, f"{printable(gpu.name or 'unnamed model')}{memory}{notes}", gpu, gpu.numa_nodes)
 
 
 def _nic_leaf(nic: Nic, pci_name: str | None) -> Leaf:
     names = [name for name in (nic.label, nic.name) if name] or ["NIC"]
     netdevs = f" ({', '.join(nic.netdevs)})" if nic.netdevs and nic.netdevs != (nic.name,) else ""
-    text = f"{printable(pci_name or 'model not told')}{netdevs}"
+    text = f"{printable(pci_name or 'unnamed model')}{netdevs}"
     return _leaf(" ".join(dict.fromkeys(names)), text, nic, _nodes(nic.numa_node))
 
 
 def _nvme_leaf(drive: NvmeController, pci_name: str | None) -> Leaf:
-    model = printable(drive.model or pci_name or "model not told")
+    model = printable(drive.model or pci_name or "unnamed model")
     return _leaf(drive.name or "NVMe", model, drive, _nodes(drive.numa_node))
 
 
@@ -209,4 +222,4 @@ def _unknowns(host: Host) -> Iterator[str]:
     for gap in host.gaps[:MAX_GAPS]:
         yield f"Not known: {gap.fact} ({printable(gap.source)}: {printable(gap.reason)})"
     if len(host.gaps) > MAX_GAPS:
-        yield f"Not known: {len(host.gaps) - MAX_GAPS} more facts (--format json lists them under gaps)"
+        yield f"Not known: {plural(len(host.gaps) - MAX_GAPS, 'more fact')} (--format json lists them under gaps)"

@@ -2,7 +2,7 @@
 
 import re
 
-from hostdoctor.facts import Link
+from hostdoctor.facts import Host, Link
 
 GIB = 1 << 30
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -40,6 +40,21 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def host_words(hostname: str | None) -> str:
+def host_words(host: Host) -> str:
     """Return the host's name, or what to call it."""
-    return printable(hostname) if hostname else "this host (name not told)"
+    if host.system.hostname:
+        return printable(host.system.hostname)
+    return "this host" if host.is_live else f"unnamed host in {printable(', '.join(host.sources[:1]))}"
+
+
+def counts(host: Host, in_scope: int | None = None) -> str:
+    """Return what is there: ``2 of 8 GPUs, 2 NUMA nodes, 10 NICs``; what no source could list is left out."""
+    gpus = plural(len(host.gpus), "GPU")
+    if in_scope is not None and in_scope < len(host.gpus):
+        gpus = f"{in_scope} of {gpus}"
+    listed = bool(host.pci_devices)
+    parts = [gpus] if host.gpus or listed else []
+    parts += [plural(len(host.numa_nodes), "NUMA node")] if host.numa_nodes else []
+    parts += [plural(len(host.nics), "NIC")] if host.nics or listed else []
+    parts += [plural(len(host.nvme), "NVMe drive")] if host.nvme or listed else []
+    return ", ".join(parts) or "no device told"

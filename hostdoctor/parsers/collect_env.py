@@ -41,6 +41,7 @@ class CollectEnv(Fact, frozen=True, kw_only=True):
     wsl2: bool | None = None
     hypervisor_vendor: str | None = None
     topology_not_collected: bool = False
+    gpu_models: str | None = None
 
 
 def parse_collect_env(text: str, source: str = "collect_env") -> CollectEnv:
@@ -64,6 +65,7 @@ def parse_collect_env(text: str, source: str = "collect_env") -> CollectEnv:
         wsl2=None if platform is None else "microsoft-standard-WSL2" in platform,
         hypervisor_vendor=_value(pairs, "Hypervisor vendor"),
         topology_not_collected=_topology_not_collected(lines, pairs),
+        gpu_models=_value(pairs, _MODELS),
     )
 
 

@@ -60,11 +60,11 @@ def branches(lines: Sequence[str]) -> list[Branch]:
 
 
 def _without_common_bar(lines: list[str]) -> list[str]:
-    """Take off the bar of a log or table: the tree's own stand on no line of a root bus."""
+    """Take off the bar of a log or table: the tree's own stands further right, and on no line of a root bus."""
     starts = [start[1] for line in lines if (start := START.match(line))]
     first, last = min(starts, default=""), max(starts, default="")
     common = next((first[:i] for i, character in enumerate(first) if last[i : i + 1] != character), first)
-    end = common.rfind("|") + 1
+    end = common.rfind("|") + 1 if common.startswith("|") else 0
     return [line[end:] if line.startswith(common[:end]) else line for line in lines]
 
 

@@ -254,8 +254,7 @@ class _Reader:
                 bus = self._label(int(domain, 16) if domain else None, int(label, 16), bus)
             elif bus is None or (bus := self._device(bus, step, text[position:])) is None:
                 return
-        rest = text[position:].partition(" ")[0]
-        if rest not in {"-", "--"} or (rest == "-") != text[:position].endswith(f":{label}]"):
+        if text[position:].partition(" ")[0] != ("-" if label else "--"):
             self._note("the line is cut short")
 
     def _label(self, domain: int | None, number: int, bridge: _Bus | None) -> _Bus:

@@ -59,6 +59,8 @@ def parse_numactl(text: str, source: str = "numactl --hardware") -> NumactlHardw
     if records:
         complete = (record for record in records if all(gap.fact == "numa_nodes.distances" for gap in record.gaps))
         return next(complete, None) or max(records, key=_told)
+    if any(output.count == 0 for output in reader.outputs):
+        return NumactlHardware(nodes=(), gaps=(Gap(fact="numa_nodes", source=source, reason="sees no node"),))
     if reader.says_no_numa and "physcpubind:" not in text:
         return _without_numa(source)
     first = next((line for line in text[:4096].splitlines() if line.strip()), "")

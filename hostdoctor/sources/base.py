@@ -14,6 +14,7 @@ TextKind = Literal[
     "lscpu",
     "interrupts",
     "nvme-list",
+    "nvme-smart",
     "collect-env",
     "hwloc-xml",
     "nccl-xml",
@@ -44,6 +45,19 @@ INTERRUPTS = Command(kind="interrupts", argv=("/proc/interrupts",))
 COLLECT_ENV = Command(kind="collect-env", argv=("collect_env",))
 HWLOC_XML = Command(kind="hwloc-xml", argv=("lstopo", "XML"))
 NCCL_XML = Command(kind="nccl-xml", argv=("NCCL", "topology", "XML"))
+
+
+def nvme_smart(drive: str) -> Command:
+    """Return the command that prints a drive's SMART log; it needs root."""
+    return Command(kind="nvme-smart", argv=("nvme", "smart-log", "-o", "json", f"/dev/{drive}"))
+
+
+class Space(Fact, frozen=True, kw_only=True):
+    """The room of a file system, as statvfs(3) counts it."""
+
+    size_bytes: int
+    free_bytes: int
+    available_bytes: int
 
 
 class Output(Fact, frozen=True, kw_only=True):
@@ -85,6 +99,9 @@ class Source(Protocol):
 
     def readlink(self, path: str) -> str | None:
         """Return where a symbolic link points, as an absolute normalised path on that host, or None."""
+
+    def statvfs(self, path: str) -> Space | None:
+        """Return the room of the file system that holds a path; None where nobody can tell any more."""
 
     def run(self, command: Command) -> tuple[Output, ...]:
         """Return a command's outputs: one when live, as many as were given in texts, ``()`` when none was given."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from hostdoctor.facts import GapKind
-from hostdoctor.sources.base import Command, NvmlOutput, Output, Source
+from hostdoctor.sources.base import Command, NvmlOutput, Output, Source, Space
 
 
 class CombinedSource:
@@ -30,6 +30,10 @@ class CombinedSource:
     def readlink(self, path: str) -> str | None:
         """Return the first target that a source has."""
         return next((target for source in self._sources if (target := source.readlink(path)) is not None), None)
+
+    def statvfs(self, path: str) -> Space | None:
+        """Return the first answer that a source has."""
+        return next((space for source in self._sources if (space := source.statvfs(path)) is not None), None)
 
     def run(self, command: Command) -> tuple[Output, ...]:
         """Return every source's outputs, in the order given."""

@@ -75,8 +75,16 @@ def _kill_unfinished() -> None:
 def _not_started(name: str, error: OSError) -> Completed:
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return Completed(reason=f"{name}: command not found", kind="missing")
+    if isinstance(error, PermissionError) and not _is_somewhere(name):
+        return Completed(reason=f"{name}: command not found", kind="missing")
     kind: GapKind = "denied" if isinstance(error, PermissionError) else "error"
     return Completed(reason=f"{name}: {os.strerror(error.errno or 0).lower()}", kind=kind)
+
+
+def _is_somewhere(name: str) -> bool:
+    """Tell whether the program exists: a folder of PATH that may not be searched gives "permission denied" too."""
+    folders = [""] if "/" in name else os.environ.get("PATH", "").split(os.pathsep)
+    return any(os.path.exists(os.path.join(folder, name)) for folder in folders)  # noqa: PTH110, PTH118  no raising
 
 
 def _collect(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes, bool]:
@@ -93,8 +101,9 @@ def _collect(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes
             remaining = deadline - time.monotonic()
             if remaining <= 0 or size > MAX_OUTPUT_BYTES:
                 break
+            ended = process.poll() is not None  # asked before waiting: its last words may come with its end
             events = selector.select(min(remaining, LINGER_S))
-            if not events and process.poll() is not None:
+            if not events and ended:
                 return b"".join(buffers[out_fd]), b"".join(buffers[err_fd]), True
             for key, _ in events:
                 data = os.read(key.fd, 1 << 16)

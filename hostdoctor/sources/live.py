@@ -1,13 +1,14 @@
 """The live host: the machine that this process runs on, now."""
 
 import os
+import threading
 import time
 from collections.abc import Iterable
 
 import msgspec
 
 from hostdoctor.facts import GapKind
-from hostdoctor.sources.base import Command, NvmlOutput, Output
+from hostdoctor.sources.base import Command, NvmlOutput, Output, Space
 from hostdoctor.sources.commands import Completed, Running
 from hostdoctor.sources.nvml import nvml_output, start_nvml
 from hostdoctor.sources.tree import DiskTree
@@ -42,6 +43,14 @@ class LiveSource:
         """Return a link's target as an absolute path, or None."""
         return self._tree.readlink(path)
 
+    def statvfs(self, path: str) -> Space | None:
+        """Return the room of the file system that holds a path; a server that never answers costs the deadline."""
+        found: list[Space] = []
+        thread = threading.Thread(target=_statvfs, args=(path, found), daemon=True)
+        thread.start()
+        thread.join(max(0.0, self._deadline - time.monotonic()))
+        return found[0] if found else None
+
     def prefetch(self, commands: Iterable[Command]) -> None:
         """Start the commands side by side."""
         for command in commands:
@@ -69,3 +78,14 @@ class LiveSource:
         if completed.kind == "timeout":
             return msgspec.structs.replace(completed, reason=f"did not answer within {self._timeout_s:g} s")
         return completed
+
+
+def _statvfs(path: str, found: list[Space]) -> None:
+    try:
+        told = os.statvfs(path)
+    except OSError:
+        return
+    unit = told.f_frsize
+    found.append(
+        Space(size_bytes=told.f_blocks * unit, free_bytes=told.f_bfree * unit, available_bytes=told.f_bavail * unit)
+    )

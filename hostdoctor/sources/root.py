@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from hostdoctor.facts import GapKind
-from hostdoctor.sources.base import Command, NvmlOutput, Output, TextKind
+from hostdoctor.sources.base import Command, NvmlOutput, Output, Space, TextKind
 from hostdoctor.sources.tree import Tree, glob
 
 NVML_PATH = "/hostdoctor/nvml.json"
@@ -18,6 +18,7 @@ SOS_NAMES: dict[TextKind, tuple[str, ...]] = {
     "lspci-tree": ("lspci_-t*", "lspci_-nntv*", "lspci_-nnt*"),
     "lscpu": ("lscpu*",),
     "nvme-list": ("nvme_list", "nvme_list_-o_json*", "nvme_list_-v*"),
+    "nvme-smart": ("nvme_smart-log_*",),
 }
 
 
@@ -45,6 +46,9 @@ class RootSource:
     def readlink(self, path: str) -> str | None:
         """Return a link's target as an absolute path of that host, or None."""
         return self._tree.readlink(path)
+
+    def statvfs(self, path: str) -> Space | None:
+        """Return None: files do not tell how full their file system was."""
 
     def run(self, command: Command) -> tuple[Output, ...]:
         """Return the outputs of this command that the tree holds under sosreport's names."""

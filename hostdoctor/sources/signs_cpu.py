@@ -51,13 +51,15 @@ def _lscpu(line: str) -> Mark | None:
     if found is None:
         return None
     if "CPU" in line and _LSCPU_NODE.match(found[0]):
-        return Mark("node", -1, key=found[0].partition(":")[0].strip())
+        return Mark("NUMA node", -1, key=found[0].partition(":")[0].strip())
     index = found.lastindex or 0
     return Mark(found[index], found.start() if index < 3 else -1)
 
 
 def _lscpu_enough(signs: Mapping[str, int]) -> bool:
-    return "node" in signs or (len(signs) >= 3 and any(sign.startswith(_LSCPU_NAMED) for sign in signs))
+    if "node" in signs or (signs["NUMA node"] and signs["NUMA node"] + signs["NUMA"] > 1):
+        return True
+    return len(signs) >= 3 and any(sign.startswith(_LSCPU_NAMED) for sign in signs)
 
 
 _CPU_HEADER = re.compile(r"CPU(?<!\SCPU)\d{1,5}(?:(?:\s+CPU\d{1,5}){2}|(?:\s+CPU\d{1,5})?$)|IRQ\s+TOTAL\s+NAME")

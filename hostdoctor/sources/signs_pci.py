@@ -49,7 +49,7 @@ def _lspci(line: str) -> Mark | None:
 
 
 _NVME_TABLE = re.compile(
-    r"(?<!\S)(?:(Node\s+(?:Generic\s+)?SN\s+Model\s+Namespace)|Subsystem\s+Subsystem-NQN"
+    r"(?<!\S)(?:(Node\s+(?:Generic\s+)?SN\s+Model\s+(?:Version\s+)?Name?space)|Subsystem\s+Subsystem-NQN"
     r"|(/dev/nvme\d{1,5}n\d{1,5})\s.{0,200}?[\d.,]+\s*[KMGTP]?i?B\s*/\s*[\d.,]+\s*[KMGTP]?i?B)"
 )
 _NVME_JSON = re.compile(r"\"(DevicePath|NameSpace|ModelNumber|Devices)\"\s*:")

@@ -9,7 +9,7 @@ from typing import Literal
 
 from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import GapKind
-from hostdoctor.sources.base import Command, NvmlOutput, Output, TextKind
+from hostdoctor.sources.base import Command, NvmlOutput, Output, Space, TextKind
 from hostdoctor.sources.recognise import Section, recognise
 
 MAX_BYTES = 64 << 20
@@ -62,6 +62,9 @@ class TextSource:
     def readlink(self, path: str) -> str | None:
         """Return None."""
 
+    def statvfs(self, path: str) -> Space | None:
+        """Return None: texts hold no file systems."""
+
     def run(self, command: Command) -> tuple[Output, ...]:
         """Return every output of the command's kind, in the order of the texts."""
         return tuple(self._outputs.get(command.kind, ()))
@@ -101,6 +104,8 @@ def read_text_file(path: "Path | Literal['-']") -> str:
         raise UsageError(f"{label}: no such file") from error
     except (OSError, ValueError) as error:
         raise SourceError(f"{label}: {getattr(error, 'strerror', None) or error}") from error
+    if not data.strip():
+        raise SourceError(f"{label}: empty (did the command that made it fail?)")
     if len(data) > MAX_BYTES:
         raise SourceError(f"{label}: more than {MAX_BYTES >> 20} MiB")
     encoding = _encoding(data[:_SAMPLE_BYTES])

@@ -48,7 +48,7 @@ class DiskTree:
         except OSError:
             return None
         try:
-            return _read_descriptor(descriptor, check_regular=bool(self._root))
+            return _read_descriptor(descriptor, check_regular=bool(self._root), piecemeal=path.startswith("/proc/"))
         except OSError:
             return None
         finally:
@@ -186,11 +186,11 @@ def glob(tree: Tree, pattern: str) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _read_descriptor(descriptor: int, *, check_regular: bool) -> str | None:
+def _read_descriptor(descriptor: int, *, check_regular: bool, piecemeal: bool) -> str | None:
     if check_regular and not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return None
     data = os.read(descriptor, 65536)
-    if len(data) >= 4096:  # sysfs gives a page at most; procfs and captured files may be longer
+    if piecemeal or len(data) >= 4096:  # sysfs gives a page at most and at once; procfs a few rows a read
         chunks = [data]
         size = len(data)
         while size < MAX_FILE_BYTES and (data := os.read(descriptor, 1 << 20)):

@@ -8,19 +8,20 @@ import msgspec
 from hostdoctor.facts import BlockDevice, Nic, NvmeController, NvmeQueue, PciDevice
 from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.sources.base import Source
+from hostdoctor.survey.storage import NAMESPACE, read_holders
 from hostdoctor.survey.values import cpulist, line
 
+# Ethernet, InfiniBand, fabric; 0280 is Wi-Fi and the like unless a network device of RDMA or Ethernet hangs on it.
+NIC_CLASSES = ("0200", "0207", "0208")
 Placed = TypeVar("Placed", Nic, NvmeController)
-
-_NAMESPACE = re.compile(r"nvme\d{1,5}(?:c\d{1,5})?n\d{1,5}")
 
 
 def read_nics(source: Source, devices: dict[str, PciDevice]) -> tuple[Nic, ...]:
     """Return the adapters that have a network or RDMA device, and unclaimed network functions, in order of address."""
     netdevs = _class_names(source, "net")
     rdma = _class_names(source, "infiniband")
-    network = {bdf for bdf, device in devices.items() if (device.class_code or "").startswith("02")}
-    bdfs = [bdf for bdf in devices if bdf in netdevs or bdf in rdma or bdf in network]
+    network = {bdf for bdf, device in devices.items() if (device.class_code or "").startswith(NIC_CLASSES)}
+    bdfs = [bdf for bdf in devices if bdf in rdma or bdf in network]
     return tuple(_nic(devices[bdf], netdevs.get(bdf, ()), rdma.get(bdf, ())) for bdf in bdfs)
 
 
@@ -35,8 +36,8 @@ def read_nvme(source: Source, devices: dict[str, PciDevice]) -> tuple[NvmeContro
 
 def read_block_devices(source: Source) -> tuple[BlockDevice, ...]:
     """Return the NVMe namespaces as disks, with what is mounted on each."""
-    holders = _holders(source)
-    names = [name for name in source.listdir("/sys/block") if _NAMESPACE.fullmatch(name)]
+    holders = read_holders(source)
+    names = [name for name in source.listdir("/sys/block") if NAMESPACE.fullmatch(name)]
     return tuple(_block(source, name, tuple(sorted(holders.get(name, ())))) for name in names)
 
 
@@ -101,7 +102,7 @@ def _controller(source: Source, name: str, devices: dict[str, PciDevice]) -> Nvm
     if bdf is None and transport in (None, "pcie"):
         bdf = canonical_bdf(line(source, f"{base}/address") or "")
     device = devices.get(bdf) if bdf else None
-    children = [child for child in source.listdir(base) if _NAMESPACE.fullmatch(child)]
+    children = [child for child in source.listdir(base) if NAMESPACE.fullmatch(child)]
     controller = NvmeController(
         name=name,
         bdf=bdf,
@@ -137,38 +138,6 @@ def _block(source: Source, name: str, holds: tuple[str, ...]) -> BlockDevice:
         model=line(source, f"/sys/block/{name}/device/model"),
         holds=holds,
     )
-
-
-def _holders(source: Source) -> dict[str, set[str]]:
-    """Map each disk to the mount points and swap on it, found through partitions and md/dm."""
-    found: dict[str, set[str]] = {}
-    for device, place in _mounted(source):
-        for disk in _disks(source, device, 0):
-            found.setdefault(disk, set()).add(place)
-    return found
-
-
-def _mounted(source: Source) -> list[tuple[str, str]]:
-    mounts = [
-        row.split() for row in (source.read("/proc/mounts") or source.read("/proc/self/mounts") or "").splitlines()
-    ]
-    swaps = [row.split() for row in (source.read("/proc/swaps") or "").splitlines()[1:]]
-    pairs = [(parts[0], parts[1]) for parts in mounts if len(parts) > 1 and parts[0].startswith("/dev/")]
-    return pairs + [(parts[0], "swap") for parts in swaps if parts and parts[0].startswith("/dev/")]
-
-
-def _disks(source: Source, device: str, depth: int) -> set[str]:
-    """Return the disks below a device node: a partition's disk, an md's or dm's members."""
-    name = device.rpartition("/")[2]
-    if "/mapper/" in device:
-        name = next((d for d in source.listdir("/sys/block") if line(source, f"/sys/block/{d}/dm/name") == name), name)
-    if _NAMESPACE.fullmatch(name):
-        return {name}
-    partition = re.fullmatch(r"(nvme\d+n\d+)p\d+", name)
-    if partition:
-        return {partition.group(1)}
-    slaves = source.listdir(f"/sys/block/{name}/slaves") if depth < 4 else ()
-    return {disk for slave in slaves for disk in _disks(source, slave, depth + 1)}
 
 
 def _number(name: str) -> int:

@@ -1,7 +1,7 @@
 """GPUs as PCI, NVML, ``nvidia-smi topo -m`` and pasted environments tell them, joined by address and index."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +15,9 @@ from hostdoctor.survey.pci_class import is_gpu, is_nvidia
 from hostdoctor.survey.texts import Texts
 from hostdoctor.survey.values import ids, integer
 from hostdoctor.survey.xml_records import GpuHint, gpu_hints, numbers_all_gpus
+
+if TYPE_CHECKING:
+    from hostdoctor.parsers.topo_matrix import TopoGpu, TopoMatrix
 
 MAX_GPUS = 256
 # NVML's PCIe generations as raw signalling rates.
@@ -38,12 +41,24 @@ class Seen(msgspec.Struct, kw_only=True):
 
 
 def find_gpus(
-    source: Source, devices: tuple[PciDevice, ...], nvml: NvmlOutput, texts: Texts, notes: Notes
+    source: Source,
+    devices: tuple[PciDevice, ...],
+    sysfs: frozenset[str],
+    nvml: NvmlOutput,
+    texts: Texts,
+    notes: Notes,
 ) -> list[Seen]:
-    """Return every GPU once, in the driver's order where there is one, with what each source tells of it."""
+    """Return every GPU once, in the driver's order where there is one, with what each source tells of it.
+
+    ``sysfs`` are the addresses that sysfs lists; other functions come from texts.
+    """
     hints = gpu_hints(texts)
     listed = {f.bdf: f.numa_node for listing in texts.listings for f in listing.functions}
-    seen = [_from_pci(source, device, listed.get(device.bdf)) for device in devices if is_gpu(device)]
+    seen = [
+        _from_pci(source, device, listed.get(device.bdf), is_in_sysfs=device.bdf in sysfs)
+        for device in devices
+        if is_gpu(device)
+    ]
     seen += _only_hinted(seen, devices, hints)
     nvml_gpus = [gpu for gpu in (nvml.document or {}).get("gpus", []) if isinstance(gpu, dict)]
     if nvml_gpus:
@@ -53,11 +68,15 @@ def find_gpus(
             _number_by_address(seen)
         _number_by_hints(seen, hints)
     _name_by_hints(seen, hints)
-    for matrix in texts.matrices[:1]:
-        notes.add(matrix.gaps)
-        seen = _join_matrix(seen, texts, notes, numbered=any(hint.index is not None for hint in hints))
+    if texts.matrices:
+        notes.add(texts.matrices[0].gaps)
+        numbered = any(hint.index is not None for hint in hints)
+        seen = _join_matrix(seen, texts.matrices[0], notes, numbered=numbered)
+        _compare_matrices(seen, texts, notes)
     for environment in texts.collect_envs:
         seen = _join_names(seen, environment.gpu_names)
+        if environment.gpu_models and not seen:
+            notes.gap("gpus", "collect_env", f"{environment.gpu_models}: no source tells how many")
     _place_by_hints(seen, hints)
     return sorted(seen, key=lambda s: (s.gpu.index is None, s.gpu.index or 0))
 
@@ -74,16 +93,22 @@ def gpu_memory_nodes(seen: list[Seen], nodes: tuple[NumaNode, ...]) -> frozenset
     return frozenset(told - with_cpus)
 
 
-def _from_pci(source: Source, device: PciDevice, listed: int | None) -> Seen:
+def _from_pci(source: Source, device: PciDevice, listed: int | None, *, is_in_sysfs: bool) -> Seen:
     """Return a GPU of the bus; ``listed`` is the node that lspci shows."""
     base = device_path(source, device.bdf)
-    node = integer(source.read(f"{base}/numa_node"))
-    local = ids(source.read(f"{base}/local_cpulist")) if node is not None else None
-    gpu = msgspec.structs.replace(_placed(device), name=_driver_name(source, device) or device.name)
-    memory_node = _memory_node(source, device)
+    text = source.read(f"{base}/numa_node")
+    node = integer(text)
+    # beside a numa_node of -1, local_cpulist names every CPU: it says nothing
+    local = ids(source.read(f"{base}/local_cpulist")) if node is not None or text is None else None
+    driver = _driver_file(source, device, "information")
+    gpu = msgspec.structs.replace(
+        _placed(device), name=driver.get("Model") or device.name, uuid=_uuid(driver.get("GPU UUID"))
+    )
+    memory_node = integer(_driver_file(source, device, "numa_status").get("Node"))
     cpus = format_cpulist(local) if local else None
-    told = {"sysfs": Told(nodes=() if node is None else (node,), cpus=cpus, memory_node=memory_node)}
-    if listed is not None:
+    own = Told(nodes=() if node is None else (node,), cpus=cpus, memory_node=memory_node)
+    told = {"sysfs": own} if is_in_sysfs or own != Told() else {}
+    if node is None and listed is not None:
         told["lspci"] = Told(nodes=(listed,))
     return Seen(gpu=gpu, told=told, device=device)
 
@@ -142,18 +167,16 @@ def _place_by_hints(seen: list[Seen], hints: list[GpuHint]) -> None:
             s.told.setdefault(hint.source, Told(nodes=hint.nodes))
 
 
-def _driver_name(source: Source, device: PciDevice) -> str | None:
-    """Return NVIDIA's name from ``/proc/driver/nvidia/gpus/<bdf>/information`` (``Model: …``)."""
-    text = source.read(f"/proc/driver/nvidia/gpus/{device.bdf}/information") or ""
-    names = (row.partition(":")[2].strip() for row in text.splitlines() if row.startswith("Model:"))
-    return next(names, None) or None
+def _driver_file(source: Source, device: PciDevice, name: str) -> dict[str, str]:
+    """Return the fields of ``/proc/driver/nvidia/gpus/<bdf>/{information,numa_status}`` (``Model: …``, ``Node: 2``)."""
+    text = source.read(f"/proc/driver/nvidia/gpus/{device.bdf}/{name}") or ""
+    rows = (row.partition(":") for row in text.splitlines())
+    return {key.strip(): value.strip() for key, colon, value in rows if colon}
 
 
-def _memory_node(source: Source, device: PciDevice) -> int | None:
-    """Return the node of a GPU's own memory from ``/proc/driver/nvidia/gpus/<bdf>/numa_status`` (``Node: 2``)."""
-    text = source.read(f"/proc/driver/nvidia/gpus/{device.bdf}/numa_status") or ""
-    numbers = (integer(row.partition(":")[2]) for row in text.splitlines() if row.startswith("Node:"))
-    return next(numbers, None)
+def _uuid(text: str | None) -> str | None:
+    """Return a UUID; the driver prints question marks until it knows it."""
+    return text if text and "?" not in text else None
 
 
 def _number_by_address(seen: list[Seen]) -> None:
@@ -209,7 +232,7 @@ def _with_nvml(s: Seen, told: Mapping[str, Any], notes: Notes) -> Seen:
         index=index,
         visible=True,
         name=told.get("name") or s.gpu.name,
-        uuid=told.get("uuid"),
+        uuid=told.get("uuid") or s.gpu.uuid,
         c2c=told.get("c2c"),
         mig=told.get("mig"),
         memory_bytes=told.get("memory_bytes"),
@@ -234,12 +257,11 @@ def _nvml_link(link: Mapping[str, Any]) -> Link:
     )
 
 
-def _join_matrix(seen: list[Seen], texts: Texts, notes: Notes, *, numbered: bool) -> list[Seen]:
+def _join_matrix(seen: list[Seen], matrix: "TopoMatrix", notes: Notes, *, numbered: bool) -> list[Seen]:
     """Join by index; where the matrix and PCI count different GPUs and no driver numbers them, they stay apart.
 
     ``numbered``: the indices are the driver's, from another source than NVML.
     """
-    matrix = texts.matrices[0]
     by_index = {s.gpu.index: s for s in seen if s.gpu.index is not None}
     from_driver = numbered or any("NVML" in s.told for s in seen)
     if by_index and not from_driver and len(by_index) != len(matrix.gpus):
@@ -252,9 +274,28 @@ def _join_matrix(seen: list[Seen], texts: Texts, notes: Notes, *, numbered: bool
         if s is None:
             s = Seen(gpu=Gpu(index=row.index), told={})
             seen.append(s)
-        cpus = None if row.cpus_cut else row.cpus
-        s.told["nvidia-smi topo -m"] = Told(nodes=row.numa_nodes, cpus=cpus, memory_node=row.memory_numa_node)
+        s.told["nvidia-smi topo -m"] = _told_by(row)
     return seen
+
+
+def _told_by(row: "TopoGpu") -> Told:
+    cpus = None if row.cpus_cut else row.cpus
+    return Told(nodes=row.numa_nodes, cpus=cpus, memory_node=row.memory_numa_node)
+
+
+def _compare_matrices(seen: list[Seen], texts: Texts, notes: Notes) -> None:
+    """Keep where further matrices differ from the first, which counts."""
+    by_index = {s.gpu.index: s for s in seen}
+    first = {(path.a, path.b): path.kind for path in texts.matrices[0].paths}
+    for number, matrix in enumerate(texts.matrices[1:], start=2):
+        for row in matrix.gpus:
+            if row.index in by_index:
+                by_index[row.index].told[f"nvidia-smi topo -m ({number})"] = _told_by(row)
+        for path in matrix.paths:
+            known = first.get((path.a, path.b))
+            if known is not None and known != path.kind:
+                values = {"nvidia-smi topo -m": known, f"nvidia-smi topo -m ({number})": path.kind}
+                notes.disagree(f"paths[{path.a},{path.b}]", values)
 
 
 def _join_names(seen: list[Seen], names: tuple[tuple[int, str], ...]) -> list[Seen]:
@@ -274,6 +315,8 @@ def _settle(s: Seen, fact: str, nodes: tuple[NumaNode, ...], allowed: Allowed, n
     near = _near_nodes(fact, s.told, frozenset(with_cpus), notes)
     memory = [t.memory_node for t in s.told.values() if t.memory_node is not None and t.memory_node not in with_cpus]
     cpus = _near_cpus(fact, s.told, nodes, allowed, notes)
+    if cpus and not near:
+        near = _node_of(cpus, with_cpus)
     if cpus is None and near and all(node in with_cpus for node in near):
         cpus = format_cpulist(cpu for node in near for cpu in parse_cpulist(with_cpus[node].cpus or ""))
     return msgspec.structs.replace(
@@ -283,6 +326,13 @@ def _settle(s: Seen, fact: str, nodes: tuple[NumaNode, ...], allowed: Allowed, n
         cpus=cpus,
         memory_numa_node=memory[0] if memory else None,
     )
+
+
+def _node_of(cpus: str, with_cpus: Mapping[int, NumaNode]) -> tuple[int, ...]:
+    """Return the one node of several that holds all of a GPU's near CPUs."""
+    near = parse_cpulist(cpus)
+    holding = [node for node, record in with_cpus.items() if near & parse_cpulist(record.cpus or "")]
+    return tuple(holding) if len(holding) == 1 and len(with_cpus) > 1 else ()
 
 
 def _near_nodes(fact: str, told: Mapping[str, Told], cpu_nodes: frozenset[int], notes: Notes) -> tuple[int, ...]:

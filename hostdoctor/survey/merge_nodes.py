@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Mapping
 
 from hostdoctor.facts import NodeKind, NumaNode
+from hostdoctor.parsers.cpulist import format_cpulist
 from hostdoctor.sources.base import HWLOC_XML, NCCL_XML
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.texts import Texts
 from hostdoctor.survey.xml_records import xml_nodes
 
 MIB = 1 << 20
+PARTIAL = {HWLOC_XML.label, NCCL_XML.label}  # what does not list every node
+FIELDS = ("cpus", "memory_bytes", "free_bytes", "distances")
 
 
 def merge_nodes(sysfs: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> tuple[NumaNode, ...]:
@@ -22,12 +25,43 @@ def merge_nodes(sysfs: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> tupl
         told.append(("numactl --hardware", _by_id(nodes)))
     told += [("lscpu", _by_id(NumaNode(id=n.id, cpus=n.cpus) for n in lscpu.nodes)) for lscpu in texts.lscpu]
     told += [(source, _by_id(nodes)) for source, nodes in xml_nodes(texts)]
-    ids = sorted({node for _, nodes in told for node in nodes})
-    merged = tuple(_merge(node, _of(node, told), notes) for node in ids)
-    if not sysfs and merged:
-        notes.settled("numa_nodes")
-    _note_xml(merged, {source for source, nodes in told if nodes}, texts, notes)
+    ids = {source: sorted(nodes) for source, nodes in told if nodes}
+    _compare_ids(ids, notes)
+    # the kernel's own list is whole; what only a text lists is another time or another machine
+    chosen = ids.get("sysfs") or sorted({node for listed in ids.values() for node in listed})
+    merged = tuple(_merge(node, _of(node, told), notes) for node in chosen)
+    _note_open(merged, texts, notes)
+    _note_xml(merged, set(ids), texts, notes)
     return merged
+
+
+def _compare_ids(ids: Mapping[str, list[int]], notes: Notes) -> None:
+    """Keep that sources list different nodes; the XMLs may leave some out."""
+    whole = {source: listed for source, listed in ids.items() if source not in PARTIAL}
+    known = {node for listed in whole.values() for node in listed}
+    compared = whole | {source: listed for source, listed in ids.items() if known and not known.issuperset(listed)}
+    if len({tuple(listed) for listed in compared.values()}) > 1:
+        notes.disagree("numa_nodes", {source: format_cpulist(listed) for source, listed in compared.items()})
+
+
+def _note_open(merged: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> None:
+    """Keep what the texts could not tell of a node, where no other source told it."""
+    by_fact = {f"numa_nodes[{node.id}].{field}": getattr(node, field) for node in merged for field in FIELDS}
+    if merged:
+        notes.settled("numa_nodes")
+    gaps = [gap for hardware in texts.numactl for gap in hardware.gaps]
+    gaps += [gap for lscpu in texts.lscpu for gap in lscpu.gaps]
+    for gap in gaps:
+        fields = [value for name, value in by_fact.items() if name == gap.fact or _covers(gap.fact, name)]
+        if not fields or any(value in (None, {}) for value in fields):
+            notes.add((gap,))
+
+
+def _covers(fact: str, name: str) -> bool:
+    """Tell whether a gap about a whole node, or one field of all nodes, speaks of this fact."""
+    if fact.endswith("]"):
+        return name.startswith(fact + ".")
+    return fact.startswith("numa_nodes.") and name.endswith("]." + fact.removeprefix("numa_nodes."))
 
 
 def with_kinds(nodes: tuple[NumaNode, ...], gpu_memory: frozenset[int]) -> tuple[NumaNode, ...]:
@@ -40,7 +74,7 @@ def with_kinds(nodes: tuple[NumaNode, ...], gpu_memory: frozenset[int]) -> tuple
 def _note_xml(merged: tuple[NumaNode, ...], told: set[str], texts: Texts, notes: Notes) -> None:
     """Keep what the XMLs could not tell of nodes and no other source told either."""
     with_cpus = {f"numa_nodes[{node.id}].cpus" for node in merged if node.cpus is not None}
-    settled = with_cpus if told <= {HWLOC_XML.label, NCCL_XML.label} else {*with_cpus, "numa_nodes"}
+    settled = with_cpus if told <= PARTIAL else {*with_cpus, "numa_nodes"}
     gaps = [gap for hwloc in texts.hwloc for gap in hwloc.gaps] + [gap for nccl in texts.nccl for gap in nccl.gaps]
     notes.add(gap for gap in gaps if gap.fact not in settled)
     if told == {NCCL_XML.label}:
@@ -48,10 +82,10 @@ def _note_xml(merged: tuple[NumaNode, ...], told: set[str], texts: Texts, notes:
 
 
 def _kind(node: NumaNode, is_gpu_memory: bool) -> NodeKind | None:
-    if is_gpu_memory and not node.cpus:
-        return "gpu-memory"
     if node.cpus is None or node.memory_bytes is None:
         return None
+    if is_gpu_memory and not node.cpus:
+        return "gpu-memory"
     if node.cpus:
         return "cpu+memory" if node.memory_bytes else "cpu-only"
     return "memory-only" if node.memory_bytes else "empty"

@@ -79,6 +79,9 @@ def _merge(devices: dict[str, PciDevice], told: PciDevice, notes: Notes, sources
     node = notes.pick(
         f"pci_devices[{told.bdf}].numa_node", dict(zip(sources, (known.numa_node, told.numa_node), strict=True))
     )
+    for field in ("width_lanes", "max_width_lanes", "max_speed_gts"):  # the current speed changes by the moment
+        values = dict(zip(sources, (getattr(known.link, field), getattr(told.link, field)), strict=True))
+        notes.pick(f"pci_devices[{told.bdf}].link.{field}", values)
     devices[told.bdf] = msgspec.structs.replace(
         known,
         name=known.name or told.name,

@@ -5,7 +5,7 @@ import re
 from hostdoctor.facts import Core, Gap, HugePages, NumaNode
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.sources.base import Source
-from hostdoctor.survey.values import ids, integer
+from hostdoctor.survey.values import cpulist, ids, integer
 
 NODES = "/sys/devices/system/node"
 CPUS = "/sys/devices/system/cpu"
@@ -28,13 +28,15 @@ def read_cores(source: Source) -> tuple[Core, ...]:
     cores: dict[str, Core] = {}
     for cpu in _online(source, CPUS, "cpu"):
         topology = f"{CPUS}/cpu{cpu}/topology"
-        threads = source.read(f"{topology}/thread_siblings_list")
-        if not ids(threads) or threads is None:
-            continue
-        key = threads.strip()
-        if key not in cores:
+        key = cpulist(source.read(f"{topology}/thread_siblings_list")) or _mask_cpus(_mask(source, topology))
+        if key and key not in cores:
             cores[key] = Core(cpus=key, package=integer(source.read(f"{topology}/physical_package_id")))
     return tuple(cores.values())
+
+
+def _mask(source: Source, topology: str) -> str:
+    """Return a core's threads as a bitmap, where there is no list (old kernels, some captures)."""
+    return source.read(f"{topology}/thread_siblings") or source.read(f"{topology}/core_cpus") or ""
 
 
 def packages_by_cpu(cores: tuple[Core, ...]) -> dict[int, int]:

@@ -27,6 +27,16 @@ class Notes:
         """Forget gaps about a fact (of one kind only, if given) that another source established after all."""
         self.gaps = [gap for gap in self.gaps if gap.fact != fact or kind not in (None, gap.kind)]
 
+    def rename(self, subject: str, name: str) -> None:
+        """Call the subject of disagreements by another name; where both are there, the first keeps its place."""
+        facts = {d.fact for d in self.disagreements}
+        renamed = []
+        for d in self.disagreements:
+            fact = d.fact.replace(subject, name, 1) if d.fact.startswith(subject + ".") else d.fact
+            if fact == d.fact or fact not in facts:
+                renamed.append(Disagreement(fact=fact, values=d.values))
+        self.disagreements = renamed
+
     def pick(self, fact: str, told: Mapping[str, Value | None]) -> Value | None:
         """Return the value of the first source that tells one; differing values are kept as a disagreement."""
         known = {source: value for source, value in told.items() if value is not None}

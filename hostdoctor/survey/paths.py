@@ -20,19 +20,24 @@ def derive_paths(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...]) -> tuple[Path, ..
     NVLink is not in the PCI tree: two GPUs joined by it show their PCIe path here.
     """
     ends = [
-        End(label=f"GPU{g.index}", upstream=g.upstream, root_complex=g.root_complex, nodes=g.numa_nodes)
+        End(
+            label=g.bdf if g.index is None else f"GPU{g.index}",
+            upstream=g.upstream,
+            root_complex=g.root_complex,
+            nodes=g.numa_nodes,
+        )
         for g in gpus
-        if g.index is not None and g.bdf is not None
+        if g.bdf is not None
     ]
     ends += [
         End(
-            label=nic.label or nic.name or nic.bdf or "",
+            label=nic.label or nic.name or nic.bdf,
             upstream=nic.upstream,
             root_complex=nic.root_complex,
             nodes=() if nic.numa_node is None else (nic.numa_node,),
         )
         for nic in nics
-        if nic.bdf is not None and (nic.name or nic.label)
+        if nic.bdf is not None
     ]
     pairs = ((a, b, _kind(a, b)) for a, b in combinations(ends, 2))
     return tuple(Path(a=a.label, b=b.label, kind=kind) for a, b, kind in pairs if kind)

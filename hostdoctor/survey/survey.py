@@ -21,12 +21,22 @@ from hostdoctor.survey.texts import Texts, read_texts
 from hostdoctor.survey.xml_records import name_drives, name_nics, with_nccl_paths
 
 # lscpu's vendors whose names differ from systemd-detect-virt's.
-HYPERVISORS = {"phyp": "powervm", "windows subsystem for linux": "wsl2"}
+HYPERVISORS = {"null": "", "phyp": "powervm", "windows subsystem for linux": "wsl2"}
 ENVIRONMENT = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
-def survey(source: Source) -> Host:
-    """Return everything that one pass over a source establishes; what a source lacks is a gap, never an error."""
+def survey(source: Source, *, paths: Sequence[str] = ()) -> Host:
+    """Return everything that one pass over a source establishes; what a source lacks is a gap, never an error.
+
+    ``paths`` are absolute paths of the caller's plan, whose file systems and disks are wanted too.
+    """
+    from hostdoctor.survey.details import with_details
+
+    return with_details(source, survey_map(source), paths)
+
+
+def survey_map(source: Source) -> Host:
+    """Return what the map shows, without what only checks ask for."""
     source.prefetch(LIVE_COMMANDS)
     notes = Notes()
     cores = read_cores(source)
@@ -44,15 +54,16 @@ def survey(source: Source) -> Host:
     devices = merge_pci(sysfs_devices, texts, notes)
     if not devices:
         notes.add(gaps)
-    seen = find_gpus(source, devices, nvml, texts, notes)
+    sysfs = by_bdf(sysfs_devices)
+    seen = find_gpus(source, devices, frozenset(sysfs), nvml, texts, notes)
     nodes = with_kinds(nodes, gpu_memory_nodes(seen, nodes))
     gpus = settle_gpus(seen, nodes, allowed, notes)
-    nics, nvme = _adapters(source, devices, bool(sysfs_devices))
-    nics = merge_nics(name_nics(nics, devices, texts), texts)
-    nvme = merge_nvme(name_drives(nvme, texts), texts, source, notes)
+    nics, virtual, nvme = _adapters(source, devices, bool(sysfs_devices))
+    nics = merge_nics(name_nics(nics, devices, texts), virtual, texts, notes)
+    nvme = merge_nvme(name_drives(nvme, texts), by_bdf(devices), texts, source, notes)
     for name, placed in (("gpus", gpus), ("nics", nics), ("nvme", nvme)):
-        _note_nodes(source, name, placed, by_bdf(sysfs_devices), notes)
-    _forget_settled(gpus, notes)
+        _note_open(source, name, placed, sysfs, notes)
+    _about_gpus(gpus, notes)
     paths = texts.matrices[0].paths if texts.matrices else ()
     if not texts.matrices and nodes:
         paths = with_nccl_paths(derive_paths(gpus, nics), texts, _labels(gpus, nics))
@@ -86,24 +97,28 @@ def survey(source: Source) -> Host:
 
 def _adapters(
     source: Source, devices: tuple[PciDevice, ...], has_sysfs: bool
-) -> tuple[tuple[Nic, ...], tuple[NvmeController, ...]]:
+) -> tuple[tuple[Nic, ...], tuple[Nic, ...], tuple[NvmeController, ...]]:
+    """Return the NICs, the NICs that are virtual functions, and the NVMe controllers."""
     if not has_sysfs:
-        return nics_from_listing(devices), nvme_from_listing(devices)
+        return nics_from_listing(devices), (), nvme_from_listing(devices)
     physical = by_bdf(device for device in devices if not device.is_virtual_function)
-    return read_nics(source, physical), read_nvme(source, physical)
+    virtual = by_bdf(device for device in devices if device.is_virtual_function)
+    return read_nics(source, physical), read_nics(source, virtual), read_nvme(source, physical)
 
 
-def _note_nodes(
+def _note_open(
     source: Source,
     name: str,
     placed: Sequence[Gpu | Nic | NvmeController],
     sysfs: dict[str, PciDevice],
     notes: Notes,
 ) -> None:
-    """Leave a gap for each device whose node nobody told, with sysfs's own reason where it lists the device."""
+    """Leave a gap for each address and node that nobody told, with sysfs's own reason where it lists the device."""
     noted = {gap.fact for gap in notes.gaps}
     for position, device in enumerate(placed):
         fact = f"{name}[{position}].numa_node"
+        if device.bdf is None and f"{name}[{position}].bdf" not in noted:
+            notes.gap(f"{name}[{position}].bdf", source.label, "no source tells it", "missing")
         nodes = device.numa_nodes if isinstance(device, Gpu) else device.numa_node is not None
         if nodes or fact in noted:
             continue
@@ -113,13 +128,15 @@ def _note_nodes(
             notes.gap(fact, source.label, "no source tells it", "missing")
 
 
-def _forget_settled(gpus: tuple[Gpu, ...], notes: Notes) -> None:
-    """Drop what one source could not tell of a GPU and another did."""
+def _about_gpus(gpus: tuple[Gpu, ...], notes: Notes) -> None:
+    """Drop what one source could not tell of a GPU and another did; call a GPU's PCI function by the GPU."""
     for position, gpu in enumerate(gpus):
         if gpu.numa_nodes:
             notes.settled(f"gpus[{position}].numa_node")
         if gpu.cpus:
             notes.settled(f"gpus[{position}].cpus")
+        if gpu.bdf:
+            notes.rename(f"pci_devices[{gpu.bdf}]", f"gpus[{position}]")
 
 
 def _labels(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...]) -> dict[str, str]:
@@ -131,13 +148,12 @@ def _labels(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...]) -> dict[str, str]:
 def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
     """Return the system with what texts and NVML add; the kernel's own files count first."""
     for lscpu in texts.lscpu:
-        hypervisor = HYPERVISORS.get(vendor := (lscpu.hypervisor_vendor or "").lower(), vendor) or None
         system = msgspec.structs.replace(
             system,
             architecture=system.architecture or lscpu.architecture,
             cpu_model=system.cpu_model or lscpu.model_name,
             packages=system.packages or lscpu.sockets,
-            virtualization=system.virtualization or hypervisor,
+            virtualization=system.virtualization or _hypervisor(lscpu.hypervisor_vendor),
         )
     for hwloc in texts.hwloc:
         system = msgspec.structs.replace(
@@ -154,11 +170,17 @@ def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
         wsl2 = "wsl2" if environment.wsl2 else None
         system = msgspec.structs.replace(
             system,
-            virtualization=wsl2 or system.virtualization,
+            kernel=system.kernel or environment.kernel,
+            virtualization=wsl2 or system.virtualization or _hypervisor(environment.hypervisor_vendor),
             nvidia_driver=system.nvidia_driver or environment.nvidia_driver,
         )
     driver = (nvml.document or {}).get("driver_version")
     return msgspec.structs.replace(system, nvidia_driver=system.nvidia_driver or driver)
+
+
+def _hypervisor(vendor: str | None) -> str | None:
+    name = (vendor or "").lower().strip("()")
+    return HYPERVISORS.get(name, name) or None
 
 
 def _virtualization_told(system: System, texts: Texts) -> bool:

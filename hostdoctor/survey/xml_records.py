@@ -69,6 +69,8 @@ def name_nics(nics: tuple[Nic, ...], devices: tuple[PciDevice, ...], texts: Text
     nameless = [nic for nic in nics if nic.bdf is None]
     functions = by_bdf(devices)
     for f in (f for hwloc in texts.hwloc for f in hwloc.functions if f.netdevs or f.rdma_devices):
+        if f.bdf not in functions or functions[f.bdf].is_virtual_function:
+            continue
         nic = known.get(f.bdf) or placed(Nic(), functions[f.bdf])
         if nic.name is None:
             name = next(iter((*f.rdma_devices, *f.netdevs)))

@@ -69,7 +69,7 @@ def test_the_nagios_line_is_one_short_line_with_perfdata(root_of: Root) -> None:
     message, _, perfdata = ran.out.partition(" | ")
     assert message == "HOSTDOCTOR CRITICAL - HD201 gpu-link-narrow GPU5"
     assert len(message) <= 80
-    assert re.fullmatch(r"critical=1 warning=0 info=\d+ passed=\d+ skipped=\d+ gpus=8 nodes=2\n", perfdata)
+    assert re.fullmatch(r"critical=1 warning=0 info=\d+ passed=\d+ skipped=\d+ accepted=0 gpus=8 nodes=2\n", perfdata)
 
 
 def test_markdown_names_every_finding(root_of: Root) -> None:
@@ -151,3 +151,49 @@ def test_bad_usage_is_one_line_and_64(arguments: tuple[str, ...], says: str) -> 
     ran = hostdoctor("check", "--demo", *arguments)
     assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)
     assert says in ran.err
+
+
+def test_a_gpu_without_a_node_is_never_ok(tmp_path: Path) -> None:
+    (tmp_path / "topo.txt").write_text("\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-31\t\tN/A\n")
+    ran = hostdoctor("check", "--from", str(tmp_path / "topo.txt"))
+    assert ran.status == 3
+    assert ran.out.startswith("UNKNOWN  ")
+    assert "GPU0" in ran.out
+
+
+def test_what_a_text_cannot_list_is_not_counted_as_none(tmp_path: Path) -> None:
+    (tmp_path / "topo.txt").write_text("\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-31\t0\n")
+    out = hostdoctor("check", "--from", str(tmp_path / "topo.txt")).out
+    assert ": 1 GPU\n" in out
+    assert " 0 " not in out.splitlines()[0]
+
+
+def test_the_headline_says_how_many_gpus_were_judged(root_of: Root) -> None:
+    assert "2 of 8 GPUs" in hostdoctor("check", "--from", root_of("pod-2-of-8")).out
+    assert "1 of 8 GPUs" in hostdoctor("check", "--from", root_of("demo"), "--gpus", "3").out
+
+
+def test_an_ended_acceptance_is_named(root_of: Root, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[[accept]]\nid = "gpu-link-narrow"\nsubject = "GPU5"\nreason = "riser"\nuntil = 2020-01-31\n')
+    out = hostdoctor("check", "--from", root_of("demo"), "--config", str(config)).out
+    assert "acceptance of HD201 GPU5 ended on 2020-01-31: riser" in out
+
+
+def test_an_acceptance_shows_its_reason_and_date_everywhere(root_of: Root, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[[accept]]\nid = "HD201"\nreason = "riser ordered"\nuntil = 2999-01-31\n')
+    common = ("check", "--from", root_of("demo"), "--config", str(config))
+    assert "accepted until 2999-01-31 (riser ordered) HD201" in hostdoctor(*common, "--all").out
+    assert " accepted=1 " in hostdoctor(*common, "--format", "nagios").out
+    assert "1 finding accepted" in hostdoctor(*common, "--format", "markdown").out
+    results = {r["id"]: r for r in json.loads(hostdoctor(*common, "--format", "json").out)["results"]}
+    assert results["HD201"]["accepted"][0]["reason"] == "riser ordered"
+
+
+def test_an_acceptance_of_an_unknown_id_is_a_mistake(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[[accept]]\nid = "HD999"\nreason = "x"\nuntil = 2999-01-31\n')
+    ran = hostdoctor("check", "--demo", "--config", str(config))
+    assert (ran.status, ran.err.count("\n")) == (64, 1)
+    assert "HD999" in ran.err

@@ -67,6 +67,7 @@ def bad_inputs(folder: Path) -> dict[str, tuple[str, int]]:
     (folder / "unknown" / "notes.txt").write_text("hello")
     (folder / "prose.txt").write_text("nothing that we know\n" * 5)
     (folder / "zero").write_bytes(b"")
+    (folder / "blank").write_bytes(b" \n" * 9)
     (folder / "noise").write_bytes(bytes(range(256)) * 64)
     (folder / "cut.tar.gz").write_bytes(pack(build_files(load_host("workstation")))[:2000])
     (folder / "fake.tar.gz").write_bytes(b"\x1f\x8b" + b"junk" * 200)
@@ -80,6 +81,7 @@ def bad_inputs(folder: Path) -> dict[str, tuple[str, int]]:
         "folder with nothing known": (str(folder / "unknown"), 3),
         "prose": (str(folder / "prose.txt"), 3),
         "empty file": (str(folder / "zero"), 3),
+        "blank file": (str(folder / "blank"), 3),
         "noise": (str(folder / "noise"), 3),
         "cut archive": (str(folder / "cut.tar.gz"), 3),
         "not an archive": (str(folder / "fake.tar.gz"), 3),

@@ -286,7 +286,6 @@ def test_a_root_with_nothing_in_it_could_not_be_told(folders: tuple[str, ...], t
     assert len(ended.err.splitlines()) == 1
 
 
-@pytest.mark.xfail(reason="'available: 0 nodes ()' is a warning (HD902) on a live host")
 def test_an_empty_sys_leaves_what_commands_and_proc_tell(tools: Path, tmp_path: Path, fake_sys: Path) -> None:
     (tmp_path / "sys").mkdir()
     ended = run(*CHECK, path=tools, sys_folder=tmp_path / "sys")

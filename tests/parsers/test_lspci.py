@@ -5,7 +5,7 @@ import time
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostdoctor.errors import ParseError
@@ -77,6 +77,7 @@ def test_reads_back_what_was_printed(functions: list[LspciFunction], ids: bool, 
 
 
 @pytest.mark.parametrize("mangling", [name for name in MANGLINGS if name != "on one line"])
+@settings(max_examples=25)
 @given(listings(), st.booleans())
 def test_mangled_lists_give_no_other_link_or_node(mangling: str, functions: list[LspciFunction], ids: bool) -> None:
     expected = {function.bdf: function for function in functions}

@@ -4,7 +4,7 @@ import contextlib
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostdoctor.errors import ParseError
@@ -61,6 +61,7 @@ def test_reads_back_what_was_drawn(roots: list[Root], style: str) -> None:
 
 
 @pytest.mark.parametrize("mangling", [name for name in MANGLINGS if name != "on one line"])
+@settings(max_examples=25)
 @given(machines(), STYLES)
 def test_mangled_trees_give_no_wrong_place(mangling: str, roots: list[Root], style: str) -> None:
     expected = {function.bdf: (function.upstream, function.root_complex) for function in expected_tree(roots, style)}
@@ -122,6 +123,17 @@ def test_old_pciutils_without_domains() -> None:
     assert upstream(tree)["0000:01:00.0"] == ("0000:00:01.0",)
     assert upstream(tree)["0000:02:0c.0"] == ("0000:00:1e.0",)
     assert tree.gaps == ()
+
+
+def test_an_old_tree_without_devices() -> None:
+    assert parse_lspci_tree("-[00]-\n") == LspciTree(functions=())
+
+
+@pytest.mark.parametrize("end", ["", "-", "---", "----0", "----00", "-[", "[01"])
+def test_a_line_cut_on_the_right_is_a_gap(end: str) -> None:
+    tree = parse_lspci_tree(f"-[0000:00]-+-01.0-[01]--\n           \\-02.0-[02]{end}\n")
+    assert upstream(tree)["0000:00:02.0"] == ()
+    assert "cut short" in reasons(tree)
 
 
 def test_domains_inside_the_bridges_brackets() -> None:

@@ -1,7 +1,9 @@
 """External commands cost at most their deadline, and say in one line why they gave nothing."""
 
 import os
+import subprocess  # noqa: TID251  watched, not run
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -70,3 +72,21 @@ def test_commands_run_side_by_side() -> None:
     running = [Running(("sleep", "1"), time.monotonic() + 20, os.environ) for _ in range(8)]
     assert all(r.wait().reason is None for r in running)
     assert time.monotonic() - began < 6
+
+
+def test_last_words_that_come_with_the_end_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is silent, then prints and ends just when it is looked at: on a busy machine that happens."""
+    poll = subprocess.Popen.poll
+
+    def look(process: "subprocess.Popen[bytes]") -> int | None:
+        if not told.exists():
+            told.touch()
+            while poll(process) is None:
+                time.sleep(0.01)
+        return poll(process)
+
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "told"
+        monkeypatch.setattr(subprocess.Popen, "poll", look)
+        waits = f"import os, time\nwhile not os.path.exists({str(told)!r}): time.sleep(0.01)\nprint('words')"
+        assert python(waits) == Completed(text="words\n")

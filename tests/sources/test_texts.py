@@ -87,7 +87,6 @@ def test_refuses_a_text_with_nothing_known(text: str) -> None:
         ("ノード数: 2\n".encode()[1:], "��ード数: 2\n"),
         (b"a\0b\n" + b"c" * 40, "a\0b\n" + "c" * 40),
         (b"\x1b[4mGPU0\x1b[0m\r\n", "\x1b[4mGPU0\x1b[0m\r\n"),
-        (b"", ""),
     ],
 )
 def test_reads_every_usual_encoding(tmp_path: Path, data: bytes, text: str) -> None:

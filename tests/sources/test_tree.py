@@ -64,6 +64,15 @@ def test_names_are_sorted_and_globbed(tree: Tree) -> None:
     assert glob(tree, "/sys/bus/usb*/devices/*") == ()
 
 
+def test_procfs_gives_long_files_a_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    rows = "".join(f"{irq}: 0 0 nvme0q{irq}\n" for irq in range(300))
+    (tmp_path / "proc" / "interrupts").write_text(rows)
+    read = os.read
+    monkeypatch.setattr("hostdoctor.sources.tree.os.read", lambda descriptor, size: read(descriptor, min(size, 100)))
+    assert DiskTree(str(tmp_path)).read("/proc/interrupts") == rows
+
+
 def test_a_pipe_in_a_fake_root_does_not_hang(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     os.mkfifo(tmp_path / "proc" / "cpuinfo")

@@ -105,7 +105,8 @@ def test_a_host_of_nccl_alone() -> None:
         ("mlx5_0", "mlx5_1", "PIX"),
     }
     facts = [gap.fact for gap in host.gaps]
-    assert facts == ["numa_nodes", "nics[2].numa_node", "system.virtualization"]
+    addresses = [f"nics[{i}].bdf" for i in range(3)]
+    assert facts == ["numa_nodes", *addresses, "nics[2].numa_node", "system.virtualization"]
 
 
 LINKED = '<nvlink target="{}" count="{}" tclass="0x030200"/>'

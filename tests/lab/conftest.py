@@ -1,0 +1,20 @@
+"""One boot for all tests of the guest."""
+
+import sys
+
+import pytest
+
+from tests.lab.boot import boot
+from tests.lab.kernel import Unavailable
+from tests.lab.results import Guest
+
+
+@pytest.fixture(scope="session")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Guest:
+    """Return what the guest left behind; skip where it cannot run."""
+    out = tmp_path_factory.mktemp("lab")
+    try:
+        boot([sys.executable, "-m", "tests.lab.inside"], out)
+    except Unavailable as reason:
+        pytest.skip(f"no guest: {reason}")
+    return Guest(out)

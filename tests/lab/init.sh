@@ -1,0 +1,37 @@
+#!/bin/busybox sh
+# PID 1 of the lab's guest. /host is the file system of the machine that runs the tests, read-only; a throw-away layer
+# lies above it. /out is a folder there, writable. /out/command is then run as root, with its output in /out/log.
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+for module in /modules/*; do insmod "$module"; done
+
+mkdir -p /host /layer /new
+mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose host /host
+mount -t tmpfs tmpfs /layer
+mkdir /layer/upper /layer/work
+mount -t overlay -o lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work overlay /new
+for folder in proc sys dev; do mount --move /$folder /new/$folder; done
+mkdir -p /new/out /new/run /new/dev/shm /new/dev/pts
+mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000 out /new/out
+mount -t tmpfs tmpfs /new/run
+mount -t tmpfs tmpfs /new/dev/shm
+mount -t devpts devpts /new/dev/pts
+mount -t cgroup2 cgroup2 /new/sys/fs/cgroup
+hostname lab
+
+# What belongs to the other machine alone: marks of a container, a driver's library and tool.
+rm -f /new/.dockerenv /new/usr/bin/nvidia-smi /new/usr/lib*/libnvidia-ml.so* /new/usr/lib*/*/libnvidia-ml.so*
+
+cp -r /stand-ins /new/run/stand-ins
+cd /new/run/stand-ins
+for file in */*; do mount --bind "$file" "/new/sys/bus/pci/devices/$file"; done
+cd /
+
+# Another PID 1 (systemd) would be reached from here by exec switch_root, with /out/command as one of its services.
+chroot /new /bin/sh /out/command > /new/out/log 2>&1
+echo $? > /new/out/status
+sync
+echo o > /new/proc/sysrq-trigger
+sleep 60

@@ -1,0 +1,213 @@
+"""Runs in the guest, as root: brings the kernel into one state after another, and keeps what hostdoctor says of each.
+
+To add a scenario, add a row to ``SCENARIOS``. Each leaves /out/SCENARIO/kernel.json (what the kernel showed meanwhile)
+and for each of its runs /out/SCENARIO/RUN.json (exit status and both streams); ``Guest.run`` reads them.
+"""
+
+import json
+import re
+import subprocess  # noqa: TID251  runs the command line from outside
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hostdoctor.cli.app import COMMANDS
+from tests.lab.machine import DISKS, GPUS
+from tests.lab.reader import read_kernel
+
+OUT = Path("/out")
+ROOT = Path(__file__).parents[2]
+NOBODY = 65534
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+IN_CGROUP = ("/bin/sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"')
+
+Preparation = Callable[[ExitStack], None]
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """A state of the guest and what is run in it: by name, hostdoctor's arguments or another command's words."""
+
+    runs: dict[str, tuple[str, ...]]
+    tools: dict[str, tuple[str, ...]] = {}
+    prepare: Preparation = lambda _state: None
+    before: tuple[str, ...] = ()  # words before the command
+    user: int | None = None
+    path: str = PATH
+
+
+def settings(state: ExitStack) -> None:
+    """Set what an administrator can set badly."""
+    near0, near1, nowhere = (_namespace(serial) for serial in DISKS)
+    state.enter_context(
+        written(
+            {
+                "/proc/sys/vm/zone_reclaim_mode": "1",
+                "/proc/sys/kernel/numa_balancing": "0",
+                "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages": "40",
+                f"/sys/block/{near0}/queue/scheduler": "mq-deadline",
+                f"/sys/block/{near1}/queue/iostats": "0",
+            }
+        )
+    )
+    _tool("mke2fs", f"/dev/{near0}")
+    _tool("mount", "-t", "ext4", f"/dev/{near0}", "/mnt")
+    state.callback(_tool, "umount", "/mnt")
+    _tool("mkswap", f"/dev/{nowhere}")
+    _tool("swapon", f"/dev/{nowhere}")
+    state.callback(_tool, "swapoff", f"/dev/{nowhere}")
+
+
+def cpuset(state: ExitStack) -> None:
+    """Make a control group that leaves out node 1."""
+    root = Path("/sys/fs/cgroup")
+    group = root / "near0"
+    (root / "cgroup.subtree_control").write_text("+cpuset")
+    group.mkdir()
+    state.callback(group.rmdir)
+    (group / "cpuset.cpus").write_text("0-3")
+    (group / "cpuset.mems").write_text("0")
+
+
+def bare_metal(state: ExitStack) -> None:
+    """Take away what says that this is a virtual machine, so that its ports are judged."""
+    cpuinfo = Path("/proc/cpuinfo").read_text(encoding="ascii")
+    state.enter_context(replaced("/proc/cpuinfo", cpuinfo.replace(" hypervisor", "")))
+    state.enter_context(replaced("/sys/class/dmi/id/sys_vendor", "Example\n"))
+    state.enter_context(replaced("/sys/class/dmi/id/product_name", "Two-socket board\n"))
+
+
+def narrow(state: ExitStack) -> None:
+    """Let the GPU on node 0 come up with half of its lanes."""
+    bare_metal(state)
+    for bdf in (GPUS[0], "0000:20:00.0"):
+        state.enter_context(written({f"/sys/bus/pci/devices/{bdf}/current_link_width": "8"}))
+
+
+def cpus_offline(state: ExitStack) -> None:
+    """Take two CPUs of node 1 away, which is also where one queue of the drive at the x4 port has its users."""
+    state.enter_context(written({f"/sys/devices/system/cpu/cpu{cpu}/online": "0" for cpu in (6, 7)}))
+
+
+CHECK = ("check", "--format", "json")
+CAPTURE = {"capture": ("capture", "-o", str(OUT / "plain" / "capture.tar.gz"))} if "capture" in COMMANDS else {}
+SCENARIOS = {
+    "plain": Scenario(
+        runs={"topo": ("topo", "--format", "json"), "topo-text": ("topo",), "check": CHECK, **CAPTURE},
+        tools={
+            "numactl": ("numactl", "--hardware"),
+            "lspci": ("lspci", "-D", "-nnvvv"),
+            "lspci-tree": ("lspci", "-tv"),
+            "lscpu": ("lscpu",),
+            "interrupts": ("cat", "/proc/interrupts"),
+        },
+    ),
+    "nobody": Scenario(runs={"check": CHECK}, user=NOBODY),
+    "no-tools": Scenario(runs={"check": CHECK}, path="/nonexistent"),
+    "settings": Scenario(runs={"check": CHECK}, prepare=settings),
+    "cpuset": Scenario(runs={"check": CHECK}, prepare=cpuset, before=(*IN_CGROUP, "/sys/fs/cgroup/near0")),
+    "bare-metal": Scenario(runs={"check": CHECK, "topo-text": ("topo",)}, prepare=bare_metal),
+    "narrow": Scenario(runs={"check": CHECK}, prepare=narrow),
+    "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
+}
+
+
+@contextmanager
+def written(values: dict[str, str]) -> Iterator[None]:
+    """Write settings and put the former values back; of a choice (``[none] mq-deadline``) the chosen one."""
+    former = {}
+    for name, value in values.items():
+        old = Path(name).read_text(encoding="ascii")
+        chosen = re.search(r"\[(\S+)\]", old)
+        former[name] = chosen[1] if chosen else old
+        Path(name).write_text(value, encoding="ascii")
+    yield
+    for name, value in former.items():
+        Path(name).write_text(value, encoding="ascii")
+
+
+@contextmanager
+def replaced(name: str, text: str) -> Iterator[None]:
+    """Show another text in place of a file of the kernel's."""
+    instead = Path("/run") / name.replace("/", "_")
+    instead.write_text(text, encoding="ascii")
+    _tool("mount", "--bind", str(instead), name)
+    yield
+    _tool("umount", name)
+
+
+def main() -> None:
+    """Go through all scenarios."""
+    _wait_for_drives()
+    _let_everybody_read()
+    for name, scenario in SCENARIOS.items():
+        _play(OUT / name, scenario)
+
+
+def _play(folder: Path, scenario: Scenario) -> None:
+    folder.mkdir()
+    hostdoctor = (sys.executable, "-m", "hostdoctor")
+    commands = {run: (*hostdoctor, *words) for run, words in scenario.runs.items()} | scenario.tools
+    with ExitStack() as state:
+        scenario.prepare(state)
+        _keep(folder / "kernel.json", read_kernel())
+        for run, words in commands.items():
+            _keep(folder / f"{run}.json", _run(scenario, words))
+
+
+def _run(scenario: Scenario, words: tuple[str, ...]) -> dict[str, Any]:
+    done = subprocess.run(
+        (*scenario.before, *words),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={"PATH": scenario.path, "HOME": "/nonexistent"},
+        user=scenario.user,
+        group=scenario.user,
+        extra_groups=None if scenario.user is None else [],
+    )
+    return {"status": done.returncode, "out": done.stdout, "err": done.stderr}
+
+
+def _keep(path: Path, document: dict[str, Any]) -> None:
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def _wait_for_drives() -> None:
+    limit = time.monotonic() + 60
+    while len(list(Path("/sys/block").glob("nvme*/mq/0"))) < len(DISKS):
+        if time.monotonic() > limit:
+            raise TimeoutError("the NVMe drives are not there")
+        time.sleep(0.1)
+
+
+def _let_everybody_read() -> None:
+    """Make the folders above this Python and this checkout searchable, in the guest's own layer."""
+    for place in (ROOT, Path(sys.prefix), Path(sys.base_prefix)):
+        for folder in (place, *place.parents):
+            mode = folder.stat().st_mode
+            if mode & 0o5 != 0o5:
+                folder.chmod(mode | 0o5)
+
+
+def _namespace(serial: str) -> str:
+    """Return a drive's block device; the numbers depend on which drive answered first."""
+    return next(
+        next(link.glob("nvme*n1")).name
+        for link in Path("/sys/class/nvme").iterdir()
+        if (link / "serial").read_text(encoding="ascii").strip() == serial
+    )
+
+
+def _tool(*words: str) -> None:
+    subprocess.run(("busybox", *words), check=True, stdout=subprocess.DEVNULL, env={"PATH": PATH})
+
+
+if __name__ == "__main__":
+    main()
