@@ -7,7 +7,17 @@ from hostdoctor.facts import Fact, GapKind, Sample
 
 # What a text is, by its content; the loose-text source names its sections so, and commands carry theirs.
 TextKind = Literal[
-    "topo-matrix", "numactl", "lspci-tree", "lspci", "lscpu", "interrupts", "nvme-list", "collect-env", "nvme-smart"
+    "topo-matrix",
+    "numactl",
+    "lspci-tree",
+    "lspci",
+    "lscpu",
+    "interrupts",
+    "nvme-list",
+    "nvme-smart",
+    "collect-env",
+    "hwloc-xml",
+    "nccl-xml",
 ]
 
 
@@ -33,6 +43,8 @@ NVME_LIST = Command(kind="nvme-list", argv=("nvme", "list"))
 LIVE_COMMANDS = (TOPO_MATRIX, NUMACTL, LSPCI, LSCPU)
 INTERRUPTS = Command(kind="interrupts", argv=("/proc/interrupts",))
 COLLECT_ENV = Command(kind="collect-env", argv=("collect_env",))
+HWLOC_XML = Command(kind="hwloc-xml", argv=("lstopo", "XML"))
+NCCL_XML = Command(kind="nccl-xml", argv=("NCCL", "topology", "XML"))
 
 
 def nvme_smart(drive: str) -> Command:

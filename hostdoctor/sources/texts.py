@@ -28,6 +28,8 @@ _NAMES: dict[TextKind, str] = {
     "interrupts": "/proc/interrupts",
     "nvme-list": "nvme list",
     "collect-env": "environment report",
+    "hwloc-xml": "lstopo XML",
+    "nccl-xml": "NCCL topology XML",
 }
 
 

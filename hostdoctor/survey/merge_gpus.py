@@ -10,10 +10,11 @@ from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.sources.base import NvmlOutput, Source
 from hostdoctor.survey.notes import Notes
-from hostdoctor.survey.pci import device_path
+from hostdoctor.survey.pci import by_bdf, device_path
 from hostdoctor.survey.pci_class import is_gpu, is_nvidia
 from hostdoctor.survey.texts import Texts
 from hostdoctor.survey.values import ids, integer
+from hostdoctor.survey.xml_records import GpuHint, gpu_hints, numbers_all_gpus
 
 if TYPE_CHECKING:
     from hostdoctor.parsers.topo_matrix import TopoGpu, TopoMatrix
@@ -49,24 +50,34 @@ def find_gpus(
 ) -> list[Seen]:
     """Return every GPU once, in the driver's order where there is one, with what each source tells of it.
 
-    ``sysfs`` are the addresses that sysfs lists; other functions come from lspci.
+    ``sysfs`` are the addresses that sysfs lists; other functions come from texts.
     """
+    hints = gpu_hints(texts)
+    listed = {f.bdf: f.numa_node for listing in texts.listings for f in listing.functions}
     seen = [
-        _from_pci(source, device, "sysfs" if device.bdf in sysfs else "lspci") for device in devices if is_gpu(device)
+        _from_pci(source, device, listed.get(device.bdf), is_in_sysfs=device.bdf in sysfs)
+        for device in devices
+        if is_gpu(device)
     ]
+    seen += _only_hinted(seen, devices, hints)
     nvml_gpus = [gpu for gpu in (nvml.document or {}).get("gpus", []) if isinstance(gpu, dict)]
     if nvml_gpus:
         seen = _join_nvml(seen, nvml_gpus, nvml, notes)
     else:
-        _number_by_address(seen)
+        if numbers_all_gpus(source, texts):
+            _number_by_address(seen)
+        _number_by_hints(seen, hints)
+    _name_by_hints(seen, hints)
     if texts.matrices:
         notes.add(texts.matrices[0].gaps)
-        seen = _join_matrix(seen, texts.matrices[0], notes)
+        numbered = any(hint.index is not None for hint in hints)
+        seen = _join_matrix(seen, texts.matrices[0], notes, numbered=numbered)
         _compare_matrices(seen, texts, notes)
     for environment in texts.collect_envs:
         seen = _join_names(seen, environment.gpu_names)
         if environment.gpu_models and not seen:
             notes.gap("gpus", "collect_env", f"{environment.gpu_models}: no source tells how many")
+    _place_by_hints(seen, hints)
     return sorted(seen, key=lambda s: (s.gpu.index is None, s.gpu.index or 0))
 
 
@@ -82,16 +93,37 @@ def gpu_memory_nodes(seen: list[Seen], nodes: tuple[NumaNode, ...]) -> frozenset
     return frozenset(told - with_cpus)
 
 
-def _from_pci(source: Source, device: PciDevice, origin: str) -> Seen:
+def _from_pci(source: Source, device: PciDevice, listed: int | None, *, is_in_sysfs: bool) -> Seen:
+    """Return a GPU of the bus; ``listed`` is the node that lspci shows."""
     base = device_path(source, device.bdf)
+    text = source.read(f"{base}/numa_node")
+    node = integer(text)
     # beside a numa_node of -1, local_cpulist names every CPU: it says nothing
-    tells = device.numa_node is not None or source.read(f"{base}/numa_node") is None
-    local = ids(source.read(f"{base}/local_cpulist")) if tells else None
-    nodes = () if device.numa_node is None else (device.numa_node,)
+    local = ids(source.read(f"{base}/local_cpulist")) if node is not None or text is None else None
     driver = _driver_file(source, device, "information")
-    gpu = Gpu(
-        name=driver.get("Model") or device.name,
-        uuid=_uuid(driver.get("GPU UUID")),
+    gpu = msgspec.structs.replace(
+        _placed(device), name=driver.get("Model") or device.name, uuid=_uuid(driver.get("GPU UUID"))
+    )
+    memory_node = integer(_driver_file(source, device, "numa_status").get("Node"))
+    cpus = format_cpulist(local) if local else None
+    own = Told(nodes=() if node is None else (node,), cpus=cpus, memory_node=memory_node)
+    told = {"sysfs": own} if is_in_sysfs or own != Told() else {}
+    if node is None and listed is not None:
+        told["lspci"] = Told(nodes=(listed,))
+    return Seen(gpu=gpu, told=told, device=device)
+
+
+def _only_hinted(seen: list[Seen], devices: tuple[PciDevice, ...], hints: list[GpuHint]) -> list[Seen]:
+    """Return the functions that an XML calls GPUs and whose class, as far as known, does not."""
+    known = {s.gpu.bdf for s in seen}
+    functions = by_bdf(devices)
+    found = [functions[h.bdf] for h in hints if h.certain and h.bdf in functions and h.bdf not in known]
+    return [Seen(gpu=_placed(device), told={}, device=device) for device in dict.fromkeys(found)]
+
+
+def _placed(device: PciDevice) -> Gpu:
+    return Gpu(
+        name=device.name,
         bdf=device.bdf,
         link=device.link,
         root_complex=device.root_complex,
@@ -99,9 +131,40 @@ def _from_pci(source: Source, device: PciDevice, origin: str) -> Seen:
         upstream=device.upstream,
         driver=device.driver,
     )
-    memory_node = integer(_driver_file(source, device, "numa_status").get("Node"))
-    told = Told(nodes=nodes, cpus=format_cpulist(local) if local else None, memory_node=memory_node)
-    return Seen(gpu=gpu, told={origin: told}, device=device)
+
+
+def _number_by_hints(seen: list[Seen], hints: list[GpuHint]) -> None:
+    """Give the driver's own indices where an XML has them; the driver does not show the other GPUs."""
+    told: dict[str, int] = {}
+    for hint in hints:
+        if hint.index is not None and hint.index not in told.values():
+            told.setdefault(hint.bdf, hint.index)
+    if told:
+        for s in seen:
+            s.gpu = msgspec.structs.replace(s.gpu, index=told.get(s.gpu.bdf or ""))
+
+
+def _name_by_hints(seen: list[Seen], hints: list[GpuHint]) -> None:
+    """Give the driver's names, UUIDs and chip-to-chip links from XMLs where NVML was not asked."""
+    by_address = {s.gpu.bdf: s for s in seen if "NVML" not in s.told}
+    for hint in hints:
+        if (s := by_address.get(hint.bdf)) is None:
+            continue
+        from_pci = s.device is not None and s.gpu.name == s.device.name
+        s.gpu = msgspec.structs.replace(
+            s.gpu,
+            name=hint.name if hint.name and from_pci else s.gpu.name,
+            uuid=s.gpu.uuid or hint.uuid,
+            c2c=s.gpu.c2c or hint.c2c or None,
+        )
+
+
+def _place_by_hints(seen: list[Seen], hints: list[GpuHint]) -> None:
+    """Add what the XMLs tell of where GPUs are, behind all other sources."""
+    by_address = {s.gpu.bdf: s for s in seen if s.gpu.bdf is not None}
+    for hint in hints:
+        if hint.nodes and (s := by_address.get(hint.bdf)) is not None:
+            s.told.setdefault(hint.source, Told(nodes=hint.nodes))
 
 
 def _driver_file(source: Source, device: PciDevice, name: str) -> dict[str, str]:
@@ -211,10 +274,13 @@ def _nvml_link(link: Mapping[str, Any]) -> Link:
     )
 
 
-def _join_matrix(seen: list[Seen], matrix: "TopoMatrix", notes: Notes) -> list[Seen]:
-    """Join by index; where the matrix and PCI count different GPUs and no driver numbers them, they stay apart."""
+def _join_matrix(seen: list[Seen], matrix: "TopoMatrix", notes: Notes, *, numbered: bool) -> list[Seen]:
+    """Join by index; where the matrix and PCI count different GPUs and no driver numbers them, they stay apart.
+
+    ``numbered``: the indices are the driver's, from another source than NVML.
+    """
     by_index = {s.gpu.index: s for s in seen if s.gpu.index is not None}
-    from_driver = any("NVML" in s.told for s in seen)
+    from_driver = numbered or any("NVML" in s.told for s in seen)
     if by_index and not from_driver and len(by_index) != len(matrix.gpus):
         reason = f"{len(by_index)} GPUs on PCI, {len(matrix.gpus)} in the matrix: which is which is not known"
         notes.gap("gpus", "nvidia-smi topo -m", reason)

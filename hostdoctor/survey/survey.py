@@ -18,6 +18,7 @@ from hostdoctor.survey.pci import by_bdf, node_gap, read_pci_devices
 from hostdoctor.survey.pci_class import is_nvidia
 from hostdoctor.survey.system import read_allowed, read_settings, read_system
 from hostdoctor.survey.texts import Texts, read_texts
+from hostdoctor.survey.xml_records import name_drives, name_nics, with_nccl_paths
 
 # lscpu's vendors whose names differ from systemd-detect-virt's.
 HYPERVISORS = {"null": "", "phyp": "powervm", "windows subsystem for linux": "wsl2"}
@@ -58,14 +59,14 @@ def survey_map(source: Source) -> Host:
     nodes = with_kinds(nodes, gpu_memory_nodes(seen, nodes))
     gpus = settle_gpus(seen, nodes, allowed, notes)
     nics, virtual, nvme = _adapters(source, devices, bool(sysfs_devices))
-    nics = merge_nics(nics, virtual, texts, notes)
-    nvme = merge_nvme(nvme, by_bdf(devices), texts, source, notes)
+    nics = merge_nics(name_nics(nics, devices, texts), virtual, texts, notes)
+    nvme = merge_nvme(name_drives(nvme, texts), by_bdf(devices), texts, source, notes)
     for name, placed in (("gpus", gpus), ("nics", nics), ("nvme", nvme)):
         _note_open(source, name, placed, sysfs, notes)
     _about_gpus(gpus, notes)
     paths = texts.matrices[0].paths if texts.matrices else ()
     if not texts.matrices and nodes:
-        paths = derive_paths(gpus, nics)
+        paths = with_nccl_paths(derive_paths(gpus, nics), texts, _labels(gpus, nics))
     system = _merge_system(system, texts, nvml)
     for environment in texts.collect_envs:
         if environment.topology_not_collected and not texts.matrices:
@@ -138,6 +139,12 @@ def _about_gpus(gpus: tuple[Gpu, ...], notes: Notes) -> None:
             notes.rename(f"pci_devices[{gpu.bdf}]", f"gpus[{position}]")
 
 
+def _labels(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...]) -> dict[str, str]:
+    """Map GPUs' addresses and NICs' names to what paths call them."""
+    named = {gpu.bdf: f"GPU{gpu.index}" for gpu in gpus if gpu.bdf is not None and gpu.index is not None}
+    return named | {nic.name: nic.label or nic.name for nic in nics if nic.name is not None}
+
+
 def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
     """Return the system with what texts and NVML add; the kernel's own files count first."""
     for lscpu in texts.lscpu:
@@ -148,6 +155,17 @@ def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
             packages=system.packages or lscpu.sockets,
             virtualization=system.virtualization or _hypervisor(lscpu.hypervisor_vendor),
         )
+    for hwloc in texts.hwloc:
+        system = msgspec.structs.replace(
+            system,
+            hostname=system.hostname or hwloc.hostname,
+            kernel=system.kernel or hwloc.kernel,
+            architecture=system.architecture or hwloc.architecture,
+            cpu_model=system.cpu_model or hwloc.cpu_model,
+            packages=system.packages or hwloc.packages,
+        )
+    for nccl in texts.nccl:
+        system = msgspec.structs.replace(system, architecture=system.architecture or nccl.architecture)
     for environment in texts.collect_envs:
         wsl2 = "wsl2" if environment.wsl2 else None
         system = msgspec.structs.replace(

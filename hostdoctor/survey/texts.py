@@ -7,11 +7,13 @@ from hostdoctor.errors import ParseError
 from hostdoctor.facts import Fact
 from hostdoctor.sources.base import (
     COLLECT_ENV,
+    HWLOC_XML,
     INTERRUPTS,
     LIVE_COMMANDS,
     LSCPU,
     LSPCI,
     LSPCI_TREE,
+    NCCL_XML,
     NUMACTL,
     NVME_LIST,
     TOPO_MATRIX,
@@ -23,10 +25,12 @@ from hostdoctor.survey.notes import Notes
 
 if TYPE_CHECKING:
     from hostdoctor.parsers.collect_env import CollectEnv
+    from hostdoctor.parsers.hwloc_xml import HwlocTopology
     from hostdoctor.parsers.interrupts import Interrupts
     from hostdoctor.parsers.lscpu import LscpuRecord
     from hostdoctor.parsers.lspci import LspciListing
     from hostdoctor.parsers.lspci_tree import LspciTree
+    from hostdoctor.parsers.nccl_xml import NcclTopology
     from hostdoctor.parsers.numactl import NumactlHardware
     from hostdoctor.parsers.nvme_list import NvmeList
     from hostdoctor.parsers.topo_matrix import TopoMatrix
@@ -45,6 +49,8 @@ class Texts(Fact, frozen=True, kw_only=True):
     interrupts: "tuple[Interrupts, ...]" = ()
     nvme_lists: "tuple[NvmeList, ...]" = ()
     collect_envs: "tuple[CollectEnv, ...]" = ()
+    hwloc: "tuple[HwlocTopology, ...]" = ()
+    nccl: "tuple[NcclTopology, ...]" = ()
     sources: tuple[str, ...] = ()
 
 
@@ -69,6 +75,8 @@ def read_texts(source: Source, notes: Notes) -> Texts:
         interrupts=(*_proc_interrupts(source, notes), *records(INTERRUPTS, _interrupts)),
         nvme_lists=records(NVME_LIST, _nvme_list),
         collect_envs=records(COLLECT_ENV, _collect_env),
+        hwloc=records(HWLOC_XML, _hwloc_xml),
+        nccl=records(NCCL_XML, _nccl_xml),
         sources=tuple(seen),
     )
 
@@ -141,3 +149,15 @@ def _collect_env() -> "Callable[[str, str], CollectEnv]":
     from hostdoctor.parsers.collect_env import parse_collect_env
 
     return parse_collect_env
+
+
+def _hwloc_xml() -> "Callable[[str, str], HwlocTopology]":
+    from hostdoctor.parsers.hwloc_xml import parse_hwloc_xml
+
+    return parse_hwloc_xml
+
+
+def _nccl_xml() -> "Callable[[str, str], NcclTopology]":
+    from hostdoctor.parsers.nccl_xml import parse_nccl_xml
+
+    return parse_nccl_xml
