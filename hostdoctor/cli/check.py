@@ -79,7 +79,8 @@ def check(
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     known = load_rules()
     rules = choose(known, _ids(select), _ids(ignore))
-    listed = read_config(config).accept
+    # what this machine's site accepts says nothing of a captured one
+    listed = read_config(config).accept if config or source.is_live else ()
     choose(known, [accept.id for accept in listed], ())  # an acceptance of an unknown id is a mistake
     accepts, ended = by_date(listed, datetime.datetime.now(tz=datetime.timezone.utc).date())
     if sample is not None and not source.is_live:
@@ -146,6 +147,8 @@ def _positions(host: Host, text: str) -> tuple[int, ...] | None:
 
     if text.strip() in ("", "all"):
         return None
+    if not _ids(text):
+        raise UsageError(f"--gpus: {text!r} names no GPU")
     found = []
     for word in _ids(text):
         matches = [

@@ -33,7 +33,10 @@ def choose(rules: tuple[Rule, ...], select: Iterable[str], ignore: Iterable[str]
     """
     wanted = [find(rules, name).id for name in select]
     unwanted = {find(rules, name).id for name in ignore}
-    return tuple(rule for rule in rules if (not wanted or rule.id in wanted) and rule.id not in unwanted)
+    chosen = tuple(rule for rule in rules if (not wanted or rule.id in wanted) and rule.id not in unwanted)
+    if not chosen:
+        raise UsageError("--select and --ignore leave no check to run")
+    return chosen
 
 
 def find(rules: tuple[Rule, ...], name: str) -> Rule:

@@ -18,6 +18,9 @@ def open_source(names: Sequence[str]) -> Source:
     Raises UsageError for what does not exist, SourceError for what cannot be read or holds nothing known.
     """
     sources = [_open(name) for name in names]
+    hosts = {source.read("/proc/sys/kernel/hostname") for source in sources if isinstance(source, RootSource)}
+    if len(hosts) > 1:
+        raise UsageError("--from names roots of different hosts: look at one at a time")
     if len(sources) == 1:
         return sources[0]
     from hostdoctor.sources.combined import CombinedSource
@@ -26,6 +29,8 @@ def open_source(names: Sequence[str]) -> Source:
 
 
 def _open(name: str) -> Source:
+    if not name:
+        raise UsageError("--from: an empty name")
     path = Path(name)
     mode = 0 if name == "-" else _mode(path)
     if stat.S_ISDIR(mode):

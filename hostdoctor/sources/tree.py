@@ -41,7 +41,8 @@ class DiskTree:
     """A directory as the root of a host. No link inside leads out of it; ``/`` itself needs no confining."""
 
     def __init__(self, root: str) -> None:
-        self._root = "" if root == "/" else os.path.realpath(root)
+        real = os.path.realpath(root)
+        self._root = "" if real in ("/", "//") else real
         self._real_parents: dict[str, str | None] = {}
 
     def read(self, path: str) -> str | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hostdoctor.parsers.topo_matrix import TopoGpu, TopoMatrix
 
 MAX_GPUS = 256
+PASSED_THROUGH = ("vfio-pci", "pci-stub")  # not the driver's to number
 # NVML's PCIe generations as raw signalling rates.
 GENERATION_GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 
@@ -182,7 +183,8 @@ def _uuid(text: str | None) -> str | None:
 def _number_by_address(seen: list[Seen]) -> None:
     """Give the indices that the driver would, in order of address: to NVIDIA's where there are any, else to all."""
     nvidia = [s for s in seen if s.device is not None and is_nvidia(s.device)]
-    for index, s in enumerate(nvidia or seen):
+    driven = [s for s in nvidia if s.gpu.driver not in PASSED_THROUGH]
+    for index, s in enumerate(driven if nvidia else seen):
         s.gpu = msgspec.structs.replace(s.gpu, index=index)
 
 
@@ -279,6 +281,8 @@ def _join_matrix(seen: list[Seen], matrix: "TopoMatrix", notes: Notes, *, number
 
     ``numbered``: the indices are the driver's, from another source than NVML.
     """
+    others = [_unnumbered(s) for s in seen if s.device is not None and not is_nvidia(s.device)]
+    seen = [s for s in seen if s.device is None or is_nvidia(s.device)]
     by_index = {s.gpu.index: s for s in seen if s.gpu.index is not None}
     from_driver = numbered or any("NVML" in s.told for s in seen)
     if by_index and not from_driver and len(by_index) != len(matrix.gpus):
@@ -292,7 +296,13 @@ def _join_matrix(seen: list[Seen], matrix: "TopoMatrix", notes: Notes, *, number
             s = Seen(gpu=Gpu(index=row.index), told={})
             seen.append(s)
         s.told["nvidia-smi topo -m"] = _told_by(row)
-    return seen
+    return seen + others
+
+
+def _unnumbered(s: Seen) -> Seen:
+    """Return another maker's GPU without an index: the matrix numbers NVIDIA's."""
+    s.gpu = msgspec.structs.replace(s.gpu, index=None)
+    return s
 
 
 def _told_by(row: "TopoGpu") -> Told:
@@ -329,6 +339,10 @@ def _join_names(seen: list[Seen], names: tuple[tuple[int, str], ...]) -> list[Se
 
 def _settle(s: Seen, fact: str, nodes: tuple[NumaNode, ...], allowed: Allowed, notes: Notes) -> Gpu:
     with_cpus = {node.id: node for node in nodes if node.cpus}
+    if nodes:
+        s.told = {
+            source: _on_known_nodes(t, {n.id for n in nodes}, fact, source, notes) for source, t in s.told.items()
+        }
     near = _near_nodes(fact, s.told, frozenset(with_cpus), notes)
     memory = [t.memory_node for t in s.told.values() if t.memory_node is not None and t.memory_node not in with_cpus]
     cpus = _near_cpus(fact, s.told, nodes, allowed, notes)
@@ -343,6 +357,16 @@ def _settle(s: Seen, fact: str, nodes: tuple[NumaNode, ...], allowed: Allowed, n
         cpus=cpus,
         memory_numa_node=memory[0] if memory else None,
     )
+
+
+def _on_known_nodes(told: Told, known: set[int], fact: str, source: str, notes: Notes) -> Told:
+    """Return what a source told without nodes that the host does not list."""
+    strange = [node for node in (*told.nodes, told.memory_node) if node is not None and node not in known]
+    for node in strange:
+        notes.gap(f"{fact}.numa_node", source, f"{node}, but the host lists no such node")
+    nodes = tuple(node for node in told.nodes if node in known)
+    memory_node = told.memory_node if told.memory_node in known else None
+    return msgspec.structs.replace(told, nodes=nodes, memory_node=memory_node)
 
 
 def _node_of(cpus: str, with_cpus: Mapping[int, NumaNode]) -> tuple[int, ...]:

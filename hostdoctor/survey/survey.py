@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hostdoctor.facts import Gpu, Host, Nic, NvidiaDriver, NvmeController, PciDevice, System
+from hostdoctor.facts import Gpu, Host, Nic, NumaNode, NvidiaDriver, NvmeController, PciDevice, System
 from hostdoctor.sources.base import LIVE_COMMANDS, NvmlOutput, Source
 from hostdoctor.survey.devices import read_block_devices, read_nics, read_nvme
 from hostdoctor.survey.merge_devices import merge_nics, merge_nvme, nics_from_listing, nvme_from_listing
@@ -52,8 +52,9 @@ def survey_map(source: Source) -> Host:
 
     nodes = merge_nodes(sysfs_nodes, texts, notes)
     devices = merge_pci(sysfs_devices, texts, notes)
-    if not devices:
+    if not devices or sysfs_devices:
         notes.add(gaps)
+    devices = _on_known_nodes(devices, nodes, notes)
     sysfs = by_bdf(sysfs_devices)
     seen = find_gpus(source, devices, frozenset(sysfs), nvml, texts, notes)
     nodes = with_kinds(nodes, gpu_memory_nodes(seen, nodes))
@@ -104,6 +105,17 @@ def _adapters(
     physical = by_bdf(device for device in devices if not device.is_virtual_function)
     virtual = by_bdf(device for device in devices if device.is_virtual_function)
     return read_nics(source, physical), read_nics(source, virtual), read_nvme(source, physical)
+
+
+def _on_known_nodes(devices: tuple[PciDevice, ...], nodes: tuple[NumaNode, ...], notes: Notes) -> tuple[PciDevice, ...]:
+    """Return the functions without nodes that the host does not list; 4294967295 is the kernel's -1."""
+    known = {node.id for node in nodes}
+    strange = [d for d in devices if known and d.numa_node is not None and d.numa_node not in known]
+    for device in strange:
+        reason = f"{device.numa_node}, but the host lists no such node"
+        notes.gap(f"pci_devices[{device.bdf}].numa_node", "sysfs or lspci", reason)
+    lost = {device.bdf for device in strange}
+    return tuple(msgspec.structs.replace(d, numa_node=None) if d.bdf in lost else d for d in devices)
 
 
 def _note_open(
