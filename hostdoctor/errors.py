@@ -17,6 +17,10 @@ class SourceError(HostdoctorError):
     """Nothing could be read from a source, or nothing in it was recognised."""
 
 
+class OutputError(HostdoctorError):
+    """A file could not be written: no room, no permission."""
+
+
 class ParseError(HostdoctorError):
     """A text is not what its parser reads.
 
