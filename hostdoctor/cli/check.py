@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from hostdoctor.cli.common import (
+    ChecksDirOption,
     DemoOption,
     FromOption,
     QuickOption,
@@ -48,6 +49,7 @@ def check(
         bool, typer.Option("--all", help="Show every finding, its evidence, and what was skipped.")
     ] = False,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of /etc/hostdoctor/config.toml.")] = None,
+    checks_dir: ChecksDirOption = None,
     timeout: TimeoutOption = None,
     quick: QuickOption = False,
     demo: DemoOption = False,
@@ -60,7 +62,7 @@ def check(
 
     limit_s = timeout_of(timeout, quick=quick or exit_style == "npd")
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
-    rules = choose(load_rules(), _ids(select), _ids(ignore))
+    rules = choose(load_rules(checks_dir or ()), _ids(select), _ids(ignore))
     accepts = in_force(read_config(config).accept, datetime.datetime.now(tz=datetime.timezone.utc).date())
     host = survey_host(source)
     ask = Ask(gpus=_positions(host, gpus))

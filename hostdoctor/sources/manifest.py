@@ -1,4 +1,4 @@
-"""What a capture says of itself, beside the host's own files: ``hostdoctor/manifest.json``, ``hostdoctor/commands.json``."""
+"""What a capture says of itself, in its folder ``hostdoctor/``: how it was made, which command gave which text."""
 
 from typing import TypeVar
 
