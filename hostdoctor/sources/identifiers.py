@@ -15,7 +15,7 @@ _HEX = rf"""
   | (?<![0-9A-Za-z])(?:wwn-)?0x[1-9a-eA-E]{_H}{{15}}(?:{_H}{{16}})?(?![0-9A-Za-z])
   | (?<![0-9A-Za-z:]){_H}{{2}}(?::{_H}{{2}}){{5,19}}(?![0-9A-Za-z]|:{_H})
   | (?<![0-9A-Za-z-]){_H}{{2}}(?:-{_H}{{2}}){{5,7}}(?![0-9A-Za-z]|-{_H})
-  | (?<![0-9A-Za-z:]){_H}{{4}}(?::{_H}{{4}}){{3}}(?![0-9A-Za-z]|:{_H})
+  | (?<![0-9A-Za-z:]){_H}{{4}}(?::{_H}{{4}}){{3}}(?![0-9A-Za-z]|:[:0-9A-Fa-f])
   | (?<![0-9A-Za-z])(?:en|wl|ww|ib)x{_H}{{12}}(?![0-9A-Za-z])
   | (?<![0-9A-Za-z]){_H}{{32,128}}(?![0-9A-Za-z])
 """
@@ -162,7 +162,9 @@ def _is_one(family: Family, found: str) -> bool:
 def _is_serial(value: str) -> bool:
     """Tell whether a serial number's place holds one, and not one with a shape of its own (a UUID)."""
     whole = next(patterned("", value), None)
-    return not _NOT_TOLD.fullmatch(value) and (whole is None or whole[:2] != (0, len(value)))
+    return (
+        not _NOT_TOLD.fullmatch(value) and value not in _WELL_KNOWN and (whole is None or whole[:2] != (0, len(value)))
+    )
 
 
 def _serial_column(text: str) -> Iterator[tuple[int, int, Family]]:
