@@ -16,7 +16,7 @@ from hostdoctor.errors import UsageError
 PACKAGE = "hostdoctor_site_checks"
 MAX_FILE_BYTES = 1 << 20
 _ID = re.compile(r"[A-Z][A-Z0-9_-]{1,31}")
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,63}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
 def site_rules(folders: Sequence[Path], known: Mapping[str, Rule]) -> dict[str, Rule]:
@@ -64,12 +64,15 @@ def _read(path: Path, folder: int) -> bytes:
     except OSError as error:
         why = "a symbolic link" if error.errno == errno.ELOOP else (error.strerror or str(error)).lower()
         raise UsageError(f"{path}: {why}: refused") from error
-    with open(descriptor, "rb") as stream:  # noqa: PTH123  a descriptor
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
             raise UsageError(f"{path}: not a regular file of at most {MAX_FILE_BYTES >> 20} MiB: refused")
         _refuse_foreign(path, status)
-        return stream.read(MAX_FILE_BYTES)
+        with open(descriptor, "rb", closefd=False) as stream:  # noqa: PTH123  a descriptor
+            return stream.read(MAX_FILE_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def _refuse_foreign(path: Path, status: os.stat_result) -> None:

@@ -1,7 +1,7 @@
 """Taking the identifiers out of a capture: the same one becomes the same other one everywhere, so that joins hold."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
