@@ -69,7 +69,7 @@ def _read(path: Path, folder: int) -> bytes:
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
             raise UsageError(f"{path}: not a regular file of at most {MAX_FILE_BYTES >> 20} MiB: refused")
         _refuse_foreign(path, status)
-        with open(descriptor, "rb", closefd=False) as stream:  # noqa: PTH123  a descriptor
+        with open(descriptor, "rb", closefd=False) as stream:
             return stream.read(MAX_FILE_BYTES)
     finally:
         os.close(descriptor)

@@ -71,6 +71,7 @@ class Unpacking:
         self._magic = next((m for m in (GZIP, BZIP2, XZ) if head.startswith(m)), b"")
         self._inner = self._new() if self._magic else None
         if head.startswith(ZSTD):
+            self._file.close()
             raise SourceError(f"{path}: compressed with zstd: unpack it first (zstd -d)")
 
     def __enter__(self) -> "Unpacking":
