@@ -26,6 +26,7 @@ unit: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.bench_startup
+	$(BIN)/python -m tests.bench.bench_capture
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas

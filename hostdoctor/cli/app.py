@@ -21,6 +21,7 @@ COMMANDS = {
     "check": "Survey the host, run the checks, print verdicts: the preflight.",
     "topo": "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives.",
     "explain": "Print one check's documentation.",
+    "capture": "Write what the survey reads to one file, for offline use.",
 }
 
 

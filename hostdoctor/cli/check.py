@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from hostdoctor.cli.common import (
+    ChecksDirOption,
     DemoOption,
     FromOption,
     QuickOption,
@@ -65,6 +66,7 @@ def check(
         bool, typer.Option("--all", help="Show every finding, its evidence, and what was skipped.")
     ] = False,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of /etc/hostdoctor/config.toml.")] = None,
+    checks_dir: ChecksDirOption = None,
     timeout: TimeoutOption = None,
     quick: QuickOption = False,
     demo: DemoOption = False,
@@ -77,7 +79,7 @@ def check(
 
     limit_s = timeout_of(timeout, quick=quick or exit_style == "npd")
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
-    known = load_rules()
+    known = load_rules(checks_dir or ())
     rules = choose(known, _ids(select), _ids(ignore))
     # what this machine's site accepts says nothing of a captured one
     listed = read_config(config).accept if config or source.is_live else ()

@@ -31,6 +31,10 @@ TimeoutOption = Annotated[
     typer.Option("--timeout", min=0.1, max=3600, metavar="SECONDS", help="Wait no longer for any driver or command."),
 ]
 QuickOption = Annotated[bool, typer.Option("--quick", help=f"The same as --timeout {QUICK_TIMEOUT_S:g}.")]
+ChecksDirOption = Annotated[
+    list[Path] | None,
+    typer.Option("--checks-dir", metavar="DIR", help="A folder of your own checks, owned by root or by you."),
+]
 DemoOption = Annotated[bool, typer.Option("--demo", help="Look at the bundled example: an 8-GPU two-socket host.")]
 
 

@@ -2,14 +2,18 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from hostdoctor.diagnosis.api import DuplicateCheckError, Rule
 from hostdoctor.errors import UsageError
 
 
-def load_rules() -> tuple[Rule, ...]:
-    """Return every check, in order of id. Raises DuplicateCheckError when two share an id."""
+def load_rules(checks_dirs: Sequence[Path] = ()) -> tuple[Rule, ...]:
+    """Return every check, in order of id, with those of a site's own folders.
+
+    Raises DuplicateCheckError when two share an id, UsageError for a site's folder or check that is refused.
+    """
     package = importlib.import_module("hostdoctor.checks")
     rules: dict[str, Rule] = {}
     for folder in pkgutil.iter_modules(package.__path__, "hostdoctor.checks."):
@@ -18,6 +22,10 @@ def load_rules() -> tuple[Rule, ...]:
                 if rule.id in rules:
                     raise DuplicateCheckError(f"{rule.id} is in {rules[rule.id].module} and in {rule.module}")
                 rules[rule.id] = rule
+    if checks_dirs:
+        from hostdoctor.diagnosis.site import site_rules
+
+        rules = site_rules(checks_dirs, rules)
     return tuple(rules[key] for key in sorted(rules))
 
 

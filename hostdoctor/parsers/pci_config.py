@@ -17,6 +17,9 @@ REQUEST_REDIRECT, COMPLETION_REDIRECT = 0x04, 0x08
 LARGEST_PAYLOAD = 5  # 128 << 5; 6 and 7 are reserved
 
 
+DEVICE_SERIAL = 0x0003
+
+
 class PciConfig(Fact, frozen=True, kw_only=True):
     """Settings of one function; None where the bytes do not tell."""
 
@@ -27,6 +30,15 @@ class PciConfig(Fact, frozen=True, kw_only=True):
 def parse_pci_config(data: bytes) -> PciConfig:
     """Return the settings that these bytes hold, however few or broken they are. ``acs_redirects`` False: not set."""
     return PciConfig(max_payload_bytes=_max_payload(data), acs_redirects=_acs_redirects(data))
+
+
+def without_serial(data: bytes) -> bytes:
+    """Return configuration space with the Device Serial Number capability's number (PCIe spec, id 3) zeroed."""
+    for at in _extended(data):
+        if _word(data, at) == DEVICE_SERIAL:
+            end = min(at + 12, len(data))
+            data = data[: at + 4] + bytes(end - at - 4) + data[end:]
+    return data
 
 
 def _max_payload(data: bytes) -> int | None:

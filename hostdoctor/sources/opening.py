@@ -9,7 +9,16 @@ from hostdoctor.sources.base import Source
 from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import DiskTree
 
-MARKERS = ("sys/devices", "sys/bus", "sys/class", "proc/cpuinfo", "proc/meminfo", "proc/interrupts", "sos_commands")
+MARKERS = (
+    "sys/devices",
+    "sys/bus",
+    "sys/class",
+    "proc/cpuinfo",
+    "proc/meminfo",
+    "proc/interrupts",
+    "sos_commands",
+    "hostdoctor/manifest.json",
+)
 
 
 def open_source(names: Sequence[str]) -> Source:

@@ -6,9 +6,8 @@ import msgspec
 
 from hostdoctor.facts import GapKind, Sample
 from hostdoctor.sources.base import Command, NvmlOutput, Output, Space, TextKind
+from hostdoctor.sources.manifest import NVML_PATH, CapturedOutput, read_manifest, read_outputs
 from hostdoctor.sources.tree import Tree, glob
-
-NVML_PATH = "/hostdoctor/nvml.json"
 
 # sosreport's naming: the command with odd characters as "_"; options vary between its versions.
 SOS_NAMES: dict[TextKind, tuple[str, ...]] = {
@@ -23,13 +22,16 @@ SOS_NAMES: dict[TextKind, tuple[str, ...]] = {
 
 
 class RootSource:
-    """Evidence from a file tree that is not this machine."""
+    """Evidence from a file tree that is not this machine; a capture's own words on what it lacks are used."""
 
     is_live = False
 
     def __init__(self, tree: Tree, label: str) -> None:
+        """Raise SourceError for a capture of a later format."""
         self._tree = tree
         self.label = label
+        self._manifest = read_manifest(tree, label)
+        self._outputs = read_outputs(tree)
 
     def read(self, path: str) -> str | None:
         """Return a file's text, or None."""
@@ -40,8 +42,10 @@ class RootSource:
         return self._tree.read_bytes(path)
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
-        """Say why :meth:`read` gave None."""
-        return self._tree.why_unreadable(path)
+        """Say why :meth:`read` gave None, on the host itself where a capture kept that."""
+        if self._manifest is None:
+            return self._tree.why_unreadable(path)
+        return self._manifest.errors.get(path, ("missing", "not in the capture"))
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Return a directory's names, sorted."""
@@ -55,13 +59,22 @@ class RootSource:
         """Return None: files do not tell how full their file system was."""
 
     def run(self, command: Command) -> tuple[Output, ...]:
-        """Return the outputs of this command that the tree holds under sosreport's names."""
+        """Return the outputs of this command: those that a capture lists, then others under sosreport's names."""
+        captured = [output for output in self._outputs if output.kind == command.kind]
+        listed = {output.file for output in self._outputs}
         paths = (p for name in SOS_NAMES.get(command.kind, ()) for p in glob(self._tree, f"/sos_commands/*/{name}"))
-        return tuple(
+        others = (
             Output(source=f"{self.label}:{path.lstrip('/')}", text=text)
             for path in dict.fromkeys(paths)
-            if (text := self._tree.read(path))
+            if path not in listed and (text := self._tree.read(path))
         )
+        return (*map(self._output, captured), *others)
+
+    def _output(self, captured: CapturedOutput) -> Output:
+        text = None if captured.file is None else self._tree.read(captured.file)
+        if text is not None:
+            return Output(source=captured.source, text=text)
+        return Output(source=captured.source, reason=captured.reason or "not in the capture", kind=captured.gap)
 
     def prefetch(self, commands: Iterable[Command]) -> None:
         """Do nothing: everything is there already."""
@@ -85,4 +98,5 @@ class RootSource:
         """Return None: this is not now."""
 
     def probe(self, question: str) -> str | None:
-        """Return None: nothing can be tried."""
+        """Return how the trial went when the host was captured, None when it was not tried."""
+        return None if self._manifest is None else self._manifest.probes.get(question)

@@ -5,6 +5,7 @@ import fnmatch
 import os
 import posixpath
 import stat
+from collections.abc import Iterable
 from typing import Protocol
 
 from hostdoctor.facts import GapKind
@@ -126,13 +127,13 @@ class DiskTree:
 
 
 class MemoryTree:
-    """Files and links kept in memory, as read from an archive."""
+    """Files and links kept in memory, as read from an archive, and folders, which may be empty."""
 
-    def __init__(self, files: dict[str, bytes], links: dict[str, str]) -> None:
+    def __init__(self, files: dict[str, bytes], links: dict[str, str], folders: Iterable[str] = ()) -> None:
         self._files = files
         self._links = links
         self._names: dict[str, set[str]] = {}
-        for path in (*files, *links):
+        for path in (*files, *links, *folders):
             self._add_parents(path)
 
     def read(self, path: str) -> str | None:

@@ -74,7 +74,7 @@ def survey_map(source: Source) -> Host:
             notes.gap("paths", "collect_env", "GPU Topology: could not collect")
     if not _virtualization_told(system, texts):
         notes.add(system_gaps)
-    if source.is_live and not any(is_nvidia(device) for device in devices) and nvml.state == "absent":
+    if not any(is_nvidia(device) for device in devices) and nvml.state == "absent":
         notes.settled("source:topo-matrix", kind="missing")
     return Host(
         system=system,
