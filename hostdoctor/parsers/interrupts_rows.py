@@ -139,7 +139,7 @@ class Table:
         if not self._pending:
             return
         fragments, self._pending = self._pending, []
-        if _ROW.match(fragments[0]):
+        if _ROW.match(fragments[0].lstrip()):
             self._add(_best_row(fragments, self.cpus, self._wrap_column, joined_first=self._is_wrapped))
         else:
             self._set_header(fragments)
