@@ -7,7 +7,7 @@ from itertools import pairwise, takewhile
 
 from hostdoctor.errors import ParseError
 from hostdoctor.parsers.cpulist import canonical_cpulist, count_cpulist, format_cpulist
-from hostdoctor.parsers.lscpu_text import Pair
+from hostdoctor.parsers.lscpu_text import Pair, is_foreign
 
 MAX_NODE = 1023
 LABELS = {
@@ -55,6 +55,8 @@ _VIRTUALIZATION = {
     "none": frozenset({"none"}),
     "container": frozenset({"container"}),
 }
+_PLAIN_WORD = re.compile(r"[\w./-]{1,32}")
+_MOST_WORDS = {"hypervisor_vendor": 4}
 _NOT_NODES = re.compile(r"GPU|\bID\b|[Aa]ffinity")
 _INTEGER = re.compile(r"\d{1,7}")
 _CODE = re.compile(r"\d{1,7}|0x[0-9a-fA-F]{1,8}")
@@ -94,6 +96,14 @@ def field_of(pair: Pair) -> str | None:
     if _MACHINE.fullmatch(pair.value):
         return "architecture"
     return None
+
+
+def is_plausible(field: str, word: str) -> bool:
+    """Tell whether a field's text can be whole and nothing else: lines that were run together have more words."""
+    if field == "model_name":
+        return not is_foreign(word)
+    words = word.split()
+    return len(words) <= _MOST_WORDS.get(field, 1) and all(map(_PLAIN_WORD.fullmatch, words)) and not is_foreign(word)
 
 
 def cpus_of(value: str, *, is_mask: bool = False) -> str:

@@ -104,7 +104,7 @@ class CpuText:
         count = _COUNT.fullmatch(token)
         if count:
             self._count = int(count.group(1))
-        elif is_elision(token) or any(character.isdigit() for character in token):
+        elif token == "MB" or is_elision(token) or any(character.isdigit() for character in token):
             self.doubt = f"the list ends in {token[:20]!r}"
 
 
