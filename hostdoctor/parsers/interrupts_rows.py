@@ -165,6 +165,30 @@ class Table:
             self.is_recognised |= has_known_form
 
 
+def out_of_order(rows: Sequence[Row]) -> frozenset[int]:
+    """Return the places of rows whose number lost a digit or got one more: the kernel prints numbers in order.
+
+    Only a row that stands out between two that are in order counts; where many do, the table was sorted otherwise.
+    """
+    found: set[int] = set()
+    kept = [0]
+    for i in range(1, len(rows)):
+        if _stands_out(rows, kept[-2:], i):
+            found.add(i)
+        else:
+            kept.append(i)
+    return frozenset(found) if len(found) <= max(1, len(rows) // 16) else frozenset()
+
+
+def _stands_out(rows: Sequence[Row], kept: Sequence[int], i: int) -> bool:
+    irq, before = rows[i].irq, rows[kept[-1]].irq
+    if rows[i].is_total:
+        return False
+    if i + 1 == len(rows):
+        return irq < rows[kept[0]].irq < before
+    return before < rows[i + 1].irq and not before <= irq <= rows[i + 1].irq
+
+
 def _is_open(name: str) -> bool:
     return not name or name.endswith(",")
 

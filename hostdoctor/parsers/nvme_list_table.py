@@ -183,7 +183,12 @@ def _described(cells: Cells, controller: str | None, doubts: dict[str, str]) -> 
     model = told(cells.model)
     if model is None:
         doubts[f"nvme[{controller}].model"] = cells.doubt or "not told"
-    return Row(controller=controller, model=model, firmware=None if " " in cells.firmware.strip() else told(cells.firmware), serial=told(cells.serial))
+    return Row(
+        controller=controller,
+        model=model,
+        firmware=None if " " in cells.firmware.strip() else told(cells.firmware),
+        serial=told(cells.serial),
+    )
 
 
 _READERS = {

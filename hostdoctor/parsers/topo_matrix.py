@@ -260,7 +260,7 @@ class _Reading:
         for i, j in combinations(range(len(labels)), 2):
             told = (*cells[i][j : j + 1], *cells[j][i : i + 1])
             if len(told) == 1 and (labels[i] if cells[i][j : j + 1] else labels[j]) in self._spliced:
-                self._gap(f"paths[{labels[i]},{labels[j]}]", "only a row tells it that another contradicts", "unreadable")
+                self._gap(f"paths[{labels[i]},{labels[j]}]", "told by a contradicted row alone", "unreadable")
             elif told and set(told) == {told[0]} and _LINK.fullmatch(told[0]):
                 yield Path(a=labels[i], b=labels[j], kind=told[0])
             elif told:

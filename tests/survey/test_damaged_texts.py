@@ -11,6 +11,7 @@ from hostdoctor.parsers.lspci import parse_lspci
 from hostdoctor.parsers.lspci_lines import split_name
 from hostdoctor.parsers.lspci_tree import parse_lspci_tree
 from hostdoctor.parsers.numactl import parse_numactl
+from hostdoctor.parsers.nvme_list import parse_nvme_list
 from hostdoctor.parsers.topo_matrix import parse_topo_matrix
 
 
@@ -74,8 +75,14 @@ def test_lscpu_node_lists_that_leave_out_an_online_cpu() -> None:
 
 @pytest.mark.parametrize(
     "foreign",
-    ["[pip3] mypy-extensions==1.0.0", "==============================\n          CPU Info", "        CUDA / GPU Info"]
-    + ["       PyTorch Info", "GPU2   1            1            0", "[conda] acme   2.21.5   pypi_0    pypi"],
+    [
+        "[pip3] mypy-extensions==1.0.0",
+        "==============================\n          CPU Info",
+        "        CUDA / GPU Info",
+        "       PyTorch Info",
+        "GPU2   1            1            0",
+        "[conda] acme   2.21.5   pypi_0    pypi",
+    ],
 )
 @pytest.mark.parametrize("value", ["x86_64", "Acme 9000 16-Core Processor", "KVM"])
 def test_lscpu_values_take_no_foreign_line(foreign: str, value: str) -> None:
@@ -144,13 +151,45 @@ def test_numactl_lists_that_run_into_the_next_line(before: str, after: str) -> N
     assert [node.cpus for node in parse_numactl(NUMACTL.replace(before, after)).nodes] == ["0-3,8-11", None]
 
 
+def test_numactl_list_that_is_whole_in_spite_of_a_lost_line_end() -> None:
+    record = parse_numactl(NUMACTL.replace("15\nnode 1 size", "15 node 1 size"))
+    assert [node.cpus for node in record.nodes] == ["0-3,8-11", "4-7,12-15"]
+
+
 def test_numactl_lists_cut_at_a_common_column() -> None:
     def text(width: int) -> str:
         lists = [" ".join(map(str, (*range(n * 16, n * 16 + 16), *range(n * 16 + 64, n * 16 + 80)))) for n in range(4)]
         nodes = "".join(f"node {n} cpus: {x}\nnode {n} size: 16000 MB\n" for n, x in enumerate(lists))
         return "".join(line[:width].rstrip() + "\n" for line in f"available: 4 nodes (0-3)\n{nodes}".splitlines())
 
-    assert [node.cpus for node in parse_numactl(text(500)).nodes][0] == "0-15,64-79"
+    assert next(node.cpus for node in parse_numactl(text(500)).nodes) == "0-15,64-79"
     for width in range(50, 100):
         for n, node in enumerate(parse_numactl(text(width)).nodes):
             assert node.cpus in {None, f"{n * 16}-{n * 16 + 15},{n * 16 + 64}-{n * 16 + 79}"}, width
+
+
+@pytest.mark.parametrize("label", ["  0", "  2", "11211"])
+def test_an_interrupt_number_out_of_order(label: str) -> None:
+    rows = [f"{120 + i}:{i:11} PCI-MSI-0000:01:00.0 {i}-edge nvme0q{i}" for i in range(4)]
+    rows[2] = label + rows[2][3:]
+    parsed = parse_interrupts("           CPU0\n" + "\n".join(rows) + "\n")
+    assert {v.queue: v.irq for v in parsed.vectors} == {0: 120, 1: 121, 3: 123}
+    assert [gap.fact for gap in parsed.gaps] == ["nvme[nvme0].queues[2].irq"]
+
+
+def test_interrupts_of_two_tables_are_in_order() -> None:
+    row = "{}:{:11} PCI-MSI-0000:0{}:00.0 {}-edge nvme{}q{}"
+    rows = [row.format(120 + i - 3 * n, 1, n + 1, i, n, i) for n in range(2) for i in range(4)]
+    assert len(parse_interrupts("           CPU0\n" + "\n".join(rows) + "\n").vectors) == 8
+
+
+def test_nvme_firmware_holds_no_blank() -> None:
+    widths = (16, 20, 40, 9, 26, 16, 8)
+    names = ("Node", "SN", "Model", "Namespace", "Usage", "Format", "FW Rev")
+    cells = ("/dev/nvme0n1", "S1", "Acme Drive", "1", "1.00 TB / 1.00 TB", "512 B + 0 B", "0 B 1.")
+
+    def line(words: tuple[str, ...]) -> str:
+        return " ".join(word.ljust(width) for word, width in zip(words, widths, strict=True))
+
+    table = "\n".join((line(names), " ".join("-" * width for width in widths), line(cells), ""))
+    assert [(d.model, d.firmware) for d in parse_nvme_list(table).drives] == [("Acme Drive", None)]
