@@ -182,7 +182,8 @@ def out_of_order(rows: Sequence[Row]) -> frozenset[int]:
 
 def _stands_out(rows: Sequence[Row], kept: Sequence[int], i: int) -> bool:
     irq, before = rows[i].irq, rows[kept[-1]].irq
-    if rows[i].is_total:
+    # Each header line makes a tuple of its own: rows below two of them are two tables, though of the same CPUs.
+    if rows[i].is_total or any(row.cpus is not rows[i].cpus for row in (rows[kept[0]], *rows[i : i + 2])):
         return False
     if i + 1 == len(rows):
         return irq < rows[kept[0]].irq < before
