@@ -56,6 +56,7 @@ _VIRTUALIZATION = {
     "container": frozenset({"container"}),
 }
 _PLAIN_WORD = re.compile(r"[\w./-]{1,32}")
+_ROW = re.compile(r"\d,\d+,")  # of the ``-p`` table
 _MOST_WORDS = {"hypervisor_vendor": 4}
 _NOT_NODES = re.compile(r"GPU|\bID\b|[Aa]ffinity")
 _INTEGER = re.compile(r"\d{1,7}")
@@ -101,9 +102,10 @@ def field_of(pair: Pair) -> str | None:
 def is_plausible(field: str, word: str) -> bool:
     """Tell whether a field's text can be whole and nothing else: lines that were run together have more words."""
     if field == "model_name":
-        return not is_foreign(word)
+        return any(map(str.isalpha, word)) and not (is_foreign(word) or _ROW.search(word))
     words = word.split()
-    return len(words) <= _MOST_WORDS.get(field, 1) and all(map(_PLAIN_WORD.fullmatch, words)) and not is_foreign(word)
+    most = _MOST_WORDS.get(field, 1) if word[0].isupper() else 1
+    return len(words) <= most and all(map(_PLAIN_WORD.fullmatch, words)) and not is_foreign(word)
 
 
 def cpus_of(value: str, *, is_mask: bool = False) -> str:

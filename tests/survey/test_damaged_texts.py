@@ -193,3 +193,13 @@ def test_nvme_firmware_holds_no_blank() -> None:
 
     table = "\n".join((line(names), " ".join("-" * width for width in widths), line(cells), ""))
     assert [(d.model, d.firmware) for d in parse_nvme_list(table).drives] == [("Acme Drive", None)]
+
+
+@pytest.mark.parametrize("model", ["13", "Acme 9000 16-Core Processor 50,12,12,0,,12,12"])
+def test_lscpu_model_that_is_none(model: str) -> None:
+    assert parse_lscpu(LSCPU.replace("Acme 9000 16-Core Processor", model)).model_name is None
+
+
+def test_lscpu_hypervisor_that_a_wrap_cut() -> None:
+    assert parse_lscpu(LSCPU.replace("KVM", "mi crosoft")).hypervisor_vendor is None
+    assert parse_lscpu(LSCPU.replace("KVM", "User-mode Linux")).hypervisor_vendor == "User-mode Linux"
