@@ -27,7 +27,7 @@ def read_archive(path: Path) -> MemoryTree:
     files: dict[str, bytes] = {}
     links: dict[str, str] = {}
     try:
-        with tarfile.open(path, mode="r|*") as archive:
+        with tarfile.open(path, mode="r|*", errors="replace") as archive:
             _collect(archive, path, files, links)
     except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as error:
         raise SourceError(f"{path}: unreadable archive: {error}") from error
