@@ -13,6 +13,7 @@ from hostdoctor.cli.common import (
     QuickOption,
     TimeoutOption,
     emit,
+    finite,
     open_evidence,
     stated_path,
     survey_host,
@@ -78,6 +79,7 @@ def check(
     from hostdoctor.diagnosis.runner import diagnose
 
     limit_s = timeout_of(timeout, quick=quick or exit_style == "npd")
+    sample = None if sample is None else finite("--sample", sample)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     known = load_rules(checks_dir or ())
     rules = choose(known, _ids(select), _ids(ignore))

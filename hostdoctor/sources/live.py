@@ -11,7 +11,7 @@ from hostdoctor.facts import GapKind, Sample
 from hostdoctor.sources.base import Command, NvmlOutput, Output, Space
 from hostdoctor.sources.commands import Completed, Running
 from hostdoctor.sources.nvml import nvml_output, nvml_sample, start_nvml, start_nvml_sample
-from hostdoctor.sources.tree import DiskTree
+from hostdoctor.sources.tree import DiskTree, decoded
 
 
 class LiveSource:
@@ -71,7 +71,8 @@ class LiveSource:
 
     def environ(self, name: str) -> str | None:
         """Return an environment variable of this process."""
-        return os.environ.get(name)
+        value = os.environ.get(name)
+        return None if value is None else decoded(value)
 
     def nvml(self) -> NvmlOutput:
         """Return what NVML says."""

@@ -1,5 +1,6 @@
 """Asking NVML through a child process, and putting its lines together."""
 
+import contextlib
 import os
 import sys
 import time
@@ -41,16 +42,18 @@ def nvml_output(completed: Completed) -> NvmlOutput:
 
     Lines that came before a timeout are kept: the GPUs that did answer stay known.
     """
-    document: dict[str, Any] = {"gpus": []}
+    gpus: list[Any] = []
+    document: dict[str, Any] = {}
     failure: NvmlOutput | None = None
     for part in _parts(completed.text):
         if "gpu" in part:
-            document["gpus"].append(part["gpu"])
+            gpus.append(part["gpu"])
         elif "state" in part:
-            failure = msgspec.convert(part, NvmlOutput)
+            with contextlib.suppress(msgspec.ValidationError):
+                failure = msgspec.convert(part, NvmlOutput)
         else:
             document.update(part)
-    answered = document if "count" in document else None
+    answered = document | {"gpus": gpus} if "count" in document else None
     if failure is not None:
         return NvmlOutput(document=answered, state=failure.state, reason=failure.reason)
     if "end" in document:
@@ -67,7 +70,7 @@ def _parts(text: str) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         try:
             part = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             continue
         if isinstance(part, dict):
             yield part

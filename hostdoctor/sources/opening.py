@@ -7,7 +7,7 @@ from pathlib import Path
 from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.sources.base import Source
 from hostdoctor.sources.root import RootSource
-from hostdoctor.sources.tree import DiskTree
+from hostdoctor.sources.tree import DiskTree, decoded
 
 MARKERS = (
     "sys/devices",
@@ -40,17 +40,17 @@ def open_source(names: Sequence[str]) -> Source:
 def _open(name: str) -> Source:
     if not name:
         raise UsageError("--from: an empty name")
-    path = Path(name)
+    path, label = Path(name), decoded(name)
     mode = 0 if name == "-" else _mode(path)
     if stat.S_ISDIR(mode):
-        return RootSource(DiskTree(str(_root_of(path))), name)
+        return RootSource(DiskTree(str(_root_of(path))), label)
     if stat.S_ISREG(mode) and _is_archive(path):
         from hostdoctor.sources.archive import read_archive
 
-        return _known(RootSource(read_archive(path), name))
+        return _known(RootSource(read_archive(path), label))
     from hostdoctor.sources.texts import TextSource, read_text_file
 
-    return TextSource(((name, read_text_file("-" if name == "-" else path)),))
+    return TextSource(((label, read_text_file("-" if name == "-" else path)),))
 
 
 def _mode(path: Path) -> int:

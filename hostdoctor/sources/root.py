@@ -91,7 +91,7 @@ class RootSource:
             return NvmlOutput(reason="not captured")
         try:
             return msgspec.json.decode(text, type=NvmlOutput)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return NvmlOutput(reason=f"{NVML_PATH}: {error}")
 
     def nvml_sample(self, seconds: float) -> Sample | None:

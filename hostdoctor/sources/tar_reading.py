@@ -129,7 +129,7 @@ class TarReader:
             if match is None or match.end() > at + length - 1 or data[at + length - 1 : at + length] != b"\n":
                 raise self._refused("damaged extended header", "unreadable archive")
             value = data[match.end() : at + length - 1]
-            yield match.group(2).decode("ascii", "replace"), value.decode("utf-8", "surrogateescape")
+            yield match.group(2).decode("ascii", "replace"), value.decode("utf-8", "replace")
             at += length
 
     def _refused(self, reason: str, verdict: str = "refused") -> SourceError:
@@ -143,7 +143,7 @@ def _header_name(header: bytes) -> str:
 
 
 def _text(field: bytes) -> str:
-    return field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    return field.partition(b"\0")[0].decode("utf-8", "replace")
 
 
 def _octal(field: bytes) -> int | None:

@@ -38,6 +38,11 @@ def link_target(path: str, target: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
 
 
+def decoded(text: str) -> str:
+    """Return a name or variable of the operating system with what could not be decoded replaced by U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 class DiskTree:
     """A directory as the root of a host. No link inside leads out of it; ``/`` itself needs no confining."""
 
@@ -55,7 +60,7 @@ class DiskTree:
         """Return a regular file's bytes, at most 16 MiB, or None."""
         try:
             descriptor = self._open(path)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: no name that this system's encoding has
             return None
         try:
             return _read_descriptor(descriptor, check_regular=bool(self._root), piecemeal=path.startswith("/proc/"))
@@ -74,21 +79,23 @@ class DiskTree:
                 os.close(descriptor)
         except OSError as error:
             return _kind(error), os.strerror(error.errno or 0).lower()
+        except ValueError:
+            return "missing", "no such file or directory"
         return "error", "not a regular file"
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Return a directory's names, sorted; ``()`` when it cannot be listed."""
-        real = self._real_parent(path) if self._root else path
         try:
-            return tuple(sorted(os.listdir(real))) if real else ()
-        except OSError:
+            real = self._real_parent(path) if self._root else path
+            return tuple(sorted(map(decoded, os.listdir(real)))) if real else ()
+        except (OSError, ValueError):
             return ()
 
     def readlink(self, path: str) -> str | None:
         """Return a link's target as an absolute path of the host, or None."""
         try:
-            return link_target(path, os.readlink(self._inside_root(path)))
-        except OSError:
+            return link_target(path, decoded(os.readlink(self._inside_root(path))))
+        except (OSError, ValueError):
             return None
 
     def _open(self, path: str) -> int:

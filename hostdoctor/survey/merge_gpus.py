@@ -1,14 +1,14 @@
 """GPUs as PCI, NVML, ``nvidia-smi topo -m`` and pasted environments tell them, joined by address and index."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from hostdoctor.facts import Allowed, Fabric, Gpu, Link, NumaNode, PciDevice
-from hostdoctor.parsers.bdf import canonical_bdf
+from hostdoctor.facts import Allowed, Gpu, Link, NumaNode, PciDevice
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
-from hostdoctor.sources.base import NvmlOutput, Source
+from hostdoctor.parsers.nvml import NvmlDocument, NvmlGpu, NvmlLink
+from hostdoctor.sources.base import Source
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.pci import by_bdf, device_path
 from hostdoctor.survey.pci_class import is_gpu, is_nvidia
@@ -19,7 +19,6 @@ from hostdoctor.survey.xml_records import GpuHint, gpu_hints, numbers_all_gpus
 if TYPE_CHECKING:
     from hostdoctor.parsers.topo_matrix import TopoGpu, TopoMatrix
 
-MAX_GPUS = 256
 PASSED_THROUGH = ("vfio-pci", "pci-stub")  # not the driver's to number
 # NVML's PCIe generations as raw signalling rates.
 GENERATION_GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
@@ -45,7 +44,7 @@ def find_gpus(
     source: Source,
     devices: tuple[PciDevice, ...],
     sysfs: frozenset[str],
-    nvml: NvmlOutput,
+    nvml: NvmlDocument,
     texts: Texts,
     notes: Notes,
 ) -> list[Seen]:
@@ -61,9 +60,8 @@ def find_gpus(
         if is_gpu(device)
     ]
     seen += _only_hinted(seen, devices, hints)
-    nvml_gpus = [gpu for gpu in (nvml.document or {}).get("gpus", []) if isinstance(gpu, dict)]
-    if nvml_gpus:
-        seen = _join_nvml(seen, nvml_gpus, nvml, notes)
+    if nvml.gpus:
+        seen = _join_nvml(seen, nvml, notes)
     else:
         if numbers_all_gpus(source, texts):
             _number_by_address(seen)
@@ -188,91 +186,77 @@ def _number_by_address(seen: list[Seen]) -> None:
         s.gpu = msgspec.structs.replace(s.gpu, index=index)
 
 
-def _join_nvml(seen: list[Seen], gpus: list[dict[str, Any]], nvml: NvmlOutput, notes: Notes) -> list[Seen]:
+def _join_nvml(seen: list[Seen], nvml: NvmlDocument, notes: Notes) -> list[Seen]:
     """Join by address; an NVIDIA GPU that a working driver does not list is one the caller may not use."""
     by_bdf = {s.gpu.bdf: s for s in seen}
-    joined: dict[int | None, Seen] = {}
-    unplaced: dict[int | None, dict[str, Any]] = {}
-    for told in gpus:
-        bdf = canonical_bdf(str(told.get("bdf") or ""))
-        known = by_bdf.pop(bdf, None) if bdf else None
-        if known is None and bdf is None:
-            unplaced[told.get("index")] = told
+    joined: list[Seen] = []
+    unplaced: dict[int | None, NvmlGpu] = {}
+    for told in nvml.gpus:
+        if told.bdf is None:
+            unplaced[told.index] = told
         else:
-            joined[told.get("index")] = _with_nvml(known or Seen(gpu=Gpu(bdf=bdf), told={}), told, notes)
-    silent = [i for i in range(_count(nvml, gpus)) if i not in joined]
+            known = by_bdf.pop(told.bdf, None)
+            joined.append(_with_nvml(known or Seen(gpu=Gpu(bdf=told.bdf), told={}), told, notes))
+    indices = {s.gpu.index for s in joined}
+    silent = [] if None in indices else [i for i in range(_count(nvml)) if i not in indices]
     left = [s for s in by_bdf.values() if s.device is not None and is_nvidia(s.device)]
     if len(silent) == len(left):  # the driver numbers in order of address: the ones that told none are the ones left
         for index, s in zip(silent, left, strict=True):
-            joined[index] = _with_nvml(s, unplaced.pop(index, {"index": index}), notes)
+            joined.append(_with_nvml(s, unplaced.pop(index, NvmlGpu(index=index)), notes))
             del by_bdf[s.gpu.bdf]
     lost = [_with_nvml(Seen(gpu=Gpu(), told={}), told, notes) for told in unplaced.values()]
-    return [*joined.values(), *lost, *(_outside(s, nvml) for s in by_bdf.values())]
+    is_full = nvml.is_whole and not lost
+    return [*joined, *lost, *(_outside(s, is_full=is_full) for s in by_bdf.values())]
 
 
-def _count(nvml: NvmlOutput, gpus: list[dict[str, Any]]) -> int:
-    """Return how many GPUs the driver said it has, answered for or not; a hostile number is not believed."""
-    count = (nvml.document or {}).get("count")
-    return count if isinstance(count, int) and len(gpus) <= count <= MAX_GPUS else len(gpus)
+def _count(nvml: NvmlDocument) -> int:
+    """Return how many GPUs the driver said it has, answered for or not."""
+    return max(nvml.count or 0, len(nvml.gpus))
 
 
-def _outside(s: Seen, nvml: NvmlOutput) -> Seen:
+def _outside(s: Seen, *, is_full: bool) -> Seen:
     """Return a GPU that NVML does not list: hidden from the caller, where the driver answered in full."""
-    hidden = s.device is not None and is_nvidia(s.device) and nvml.state == "ok"
+    hidden = s.device is not None and is_nvidia(s.device) and is_full
     s.gpu = msgspec.structs.replace(s.gpu, visible=False if hidden else None)
     return s
 
 
-def _with_nvml(s: Seen, told: Mapping[str, Any], notes: Notes) -> Seen:
-    index = told.get("index")
-    for field, reason in (told.get("errors") or {}).items():
+def _with_nvml(s: Seen, told: NvmlGpu, notes: Notes) -> Seen:
+    for field, reason in told.errors.items():
         if field in ("handle", "name", "uuid", "bdf"):
-            notes.gap(f"gpus[{index}].{field}", "NVML", str(reason), "error")
-    link = told.get("link") or {}
-    gpu = msgspec.structs.replace(
+            notes.gap(f"gpus[{told.bdf if told.index is None else told.index}].{field}", "NVML", reason, "error")
+    link = _nvml_link(told.link)
+    s.gpu = msgspec.structs.replace(
         s.gpu,
-        index=index,
+        index=told.index,
         visible=True,
-        name=told.get("name") or s.gpu.name,
-        uuid=told.get("uuid") or s.gpu.uuid,
-        c2c=told.get("c2c"),
-        mig=told.get("mig"),
-        memory_bytes=told.get("memory_bytes"),
-        pstate=_whole(told.get("pstate")),
-        persistence=told.get("persistence"),
-        bar1_bytes=_whole(told.get("bar1_bytes")) or None,
-        nvlinks=_whole(told.get("nvlinks")),
-        fabric=_fabric(told.get("fabric")),
-        driver_link=_nvml_link(link),
-        link=s.gpu.link if s.gpu.link != Link() else _nvml_link(link),
+        name=told.name or s.gpu.name,
+        uuid=told.uuid or s.gpu.uuid,
+        c2c=told.c2c,
+        mig=told.mig,
+        memory_bytes=told.memory_bytes,
+        pstate=told.pstate,
+        persistence=told.persistence,
+        bar1_bytes=told.bar1_bytes,
+        nvlinks=told.nvlinks,
+        fabric=told.fabric,
+        driver_link=link,
+        link=s.gpu.link if s.gpu.link != Link() else link,
     )
-    cpus = frozenset(told.get("cpu_affinity") or ())
     s.told["NVML"] = Told(
-        nodes=tuple(told.get("node_affinity") or ()),
-        cpus=format_cpulist(cpus) if cpus else None,
-        memory_node=told.get("memory_node"),
+        nodes=told.node_affinity,
+        cpus=format_cpulist(told.cpu_affinity) if told.cpu_affinity else None,
+        memory_node=told.memory_node,
     )
-    s.gpu = gpu
     return s
 
 
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _fabric(told: object) -> Fabric | None:
-    try:
-        return None if told is None else msgspec.convert(told, Fabric)
-    except msgspec.ValidationError:
-        return None
-
-
-def _nvml_link(link: Mapping[str, Any]) -> Link:
+def _nvml_link(link: NvmlLink) -> Link:
     return Link(
-        width_lanes=link.get("width_lanes") or None,
-        max_width_lanes=link.get("max_width_lanes") or None,
-        speed_gts=GENERATION_GTS.get(link.get("generation") or 0),
-        max_speed_gts=GENERATION_GTS.get(link.get("max_generation") or 0),
+        width_lanes=link.width_lanes,
+        max_width_lanes=link.max_width_lanes,
+        speed_gts=GENERATION_GTS.get(link.generation or 0),
+        max_speed_gts=GENERATION_GTS.get(link.max_generation or 0),
     )
 
 

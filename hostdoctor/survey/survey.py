@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hostdoctor.facts import Gpu, Host, Nic, NumaNode, NvidiaDriver, NvmeController, PciDevice, System
+from hostdoctor.parsers.nvml import NvmlDocument, parse_nvml
 from hostdoctor.sources.base import LIVE_COMMANDS, NvmlOutput, Source
 from hostdoctor.survey.devices import read_block_devices, read_nics, read_nvme
 from hostdoctor.survey.merge_devices import merge_nics, merge_nvme, nics_from_listing, nvme_from_listing
@@ -49,6 +50,8 @@ def survey_map(source: Source) -> Host:
     allowed = read_allowed(source)
     texts = read_texts(source, notes)
     nvml = source.nvml()
+    driver = parse_nvml(nvml.document, ended=nvml.state == "ok")
+    notes.add(driver.gaps)
 
     nodes = merge_nodes(sysfs_nodes, texts, notes)
     devices = merge_pci(sysfs_devices, texts, notes)
@@ -56,7 +59,7 @@ def survey_map(source: Source) -> Host:
         notes.add(gaps)
     devices = _on_known_nodes(devices, nodes, notes)
     sysfs = by_bdf(sysfs_devices)
-    seen = find_gpus(source, devices, frozenset(sysfs), nvml, texts, notes)
+    seen = find_gpus(source, devices, frozenset(sysfs), driver, texts, notes)
     nodes = with_kinds(nodes, gpu_memory_nodes(seen, nodes))
     gpus = settle_gpus(seen, nodes, allowed, notes)
     nics, virtual, nvme = _adapters(source, devices, bool(sysfs_devices))
@@ -68,7 +71,7 @@ def survey_map(source: Source) -> Host:
     paths = texts.matrices[0].paths if texts.matrices else ()
     if not texts.matrices and nodes:
         paths = with_nccl_paths(derive_paths(gpus, nics), texts, _labels(gpus, nics))
-    system = _merge_system(system, texts, nvml)
+    system = _merge_system(system, texts, driver.driver_version)
     for environment in texts.collect_envs:
         if environment.topology_not_collected and not texts.matrices:
             notes.gap("paths", "collect_env", "GPU Topology: could not collect")
@@ -90,7 +93,7 @@ def survey_map(source: Source) -> Host:
         block_devices=read_block_devices(source),
         allowed=allowed,
         settings=settings,
-        nvidia=_nvidia(nvml),
+        nvidia=_nvidia(nvml, driver),
         sources=(source.label, *texts.sources),
         is_live=source.is_live,
     )
@@ -157,7 +160,7 @@ def _labels(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...]) -> dict[str, str]:
     return named | {nic.name: nic.label or nic.name for nic in nics if nic.name is not None}
 
 
-def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
+def _merge_system(system: System, texts: Texts, driver: str | None) -> System:
     """Return the system with what texts and NVML add; the kernel's own files count first."""
     for lscpu in texts.lscpu:
         system = msgspec.structs.replace(
@@ -186,7 +189,6 @@ def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
             virtualization=wsl2 or system.virtualization or _hypervisor(environment.hypervisor_vendor),
             nvidia_driver=system.nvidia_driver or environment.nvidia_driver,
         )
-    driver = (nvml.document or {}).get("driver_version")
     return msgspec.structs.replace(system, nvidia_driver=system.nvidia_driver or driver)
 
 
@@ -202,11 +204,10 @@ def _virtualization_told(system: System, texts: Texts) -> bool:
     return any((lscpu.architecture or "").startswith("x86") and lscpu.model_name for lscpu in texts.lscpu)
 
 
-def _nvidia(nvml: NvmlOutput) -> NvidiaDriver:
+def _nvidia(nvml: NvmlOutput, driver: NvmlDocument) -> NvidiaDriver:
     if nvml.state == "not-asked":
         return NvidiaDriver(reason=nvml.reason)
-    document = nvml.document or {}
-    return NvidiaDriver(state=nvml.state, reason=nvml.reason, gpu_count=document.get("count"))
+    return NvidiaDriver(state=nvml.state, reason=nvml.reason, gpu_count=driver.count)
 
 
 def _environment(source: Source) -> dict[str, str]:

@@ -33,7 +33,9 @@ def differing(live: dict[str, Any], again: dict[str, Any]) -> dict[str, tuple[An
 
 
 def verdicts(report: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {result["id"]: (result["status"], result["reason"]) for result in report["results"]}
+    """Return how each check ended, but for those that judge only the running host or a tool that only it has."""
+    results = (result for result in report["results"] if result["id"] not in ("HD113", "HD405"))
+    return {result["id"]: (result["status"], result["reason"]) for result in results}
 
 
 @pytest.mark.parametrize(
