@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
   qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos
 
-.PHONY: run test lint types unit packages bench schemas demo clean
+.PHONY: run test lint types unit packages bench schemas demo docs clean
 
 run: $(READY)
 	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
@@ -27,9 +27,13 @@ unit: $(READY)
 bench: $(READY)
 	$(BIN)/python -m tests.bench.bench_startup
 	$(BIN)/python -m tests.bench.bench_bug_report
+	$(BIN)/python -m tests.bench.bench_capture
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas
+
+docs: $(READY)
+	$(BIN)/python -m tests.support.write_docs
 
 demo: $(READY)
 	$(BIN)/python -m tests.support.write_demo

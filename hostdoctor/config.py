@@ -8,6 +8,7 @@ from hostdoctor.diagnosis.accept import Accept
 from hostdoctor.errors import UsageError
 from hostdoctor.facts import Fact
 
+MAX_BYTES = 1 << 20
 DEFAULT = Path("/etc/hostdoctor/config.toml")
 
 
@@ -24,14 +25,19 @@ def read_config(path: Path | None) -> Config:
     """
     chosen = path or DEFAULT
     try:
-        data = chosen.read_bytes()
+        if chosen.exists() and not chosen.is_file():
+            raise UsageError(f"{chosen}: not a regular file")
+        with chosen.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
         if path is None:
             return Config()
         raise UsageError(f"{path}: no such file") from None
     except OSError as error:
         raise UsageError(f"{chosen}: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{chosen}: more than {MAX_BYTES >> 20} MiB")
     try:
         return msgspec.toml.decode(data, type=Config)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise UsageError(f"{chosen}: {error}") from error

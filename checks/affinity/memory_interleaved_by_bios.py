@@ -25,8 +25,9 @@ def memory_interleaved_by_bios(host: Host, ask: Ask) -> Iterable[Finding | Skip]
     - https://docs.kernel.org/admin-guide/kernel-parameters.html (numa=)
     """
     packages, nodes = host.system.packages, needs.cpu_nodes(host)
-    if packages is None or not nodes:
-        yield Skip(kind="no-evidence", reason="the packages or the NUMA nodes are not known")
+    partly = any(gap.fact in ("numa_nodes", "numa_node_count") for gap in host.gaps)
+    if packages is None or not nodes or partly:
+        yield Skip(kind="no-evidence", reason="the packages or the NUMA nodes are not known, or not all of them")
         return
     guest = host.system.virtualization
     # A guest that shows signs of hidden sockets is HD107's: one cause, one finding.

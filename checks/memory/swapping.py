@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding
-from hostdoctor.diagnosis.needs import two_readings
+from hostdoctor.diagnosis.needs import sampled
 from hostdoctor.facts import Host, Sample
 
 SWAPS = {"vmstat.pswpin": "pages swapped in", "vmstat.pswpout": "pages swapped out"}
@@ -9,7 +9,7 @@ STALL = "psi.memory.some.total_us"
 STALLED_SHARE = 0.01  # reclaim stalls for microseconds on any busy host
 
 
-@check("HD312", "swapping", "warning", needs=(two_readings,))
+@check("HD312", "swapping", "warning", needs=(sampled,))
 def swapping(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     """Warn that the host swaps, or waits for memory, right now.
 

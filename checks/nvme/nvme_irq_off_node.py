@@ -2,8 +2,8 @@ from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding
 from hostdoctor.diagnosis.needs import nvme
+from hostdoctor.diagnosis.subjects import cpuset
 from hostdoctor.facts import Host, NvmeQueue
-from hostdoctor.parsers.cpulist import parse_cpulist
 
 KERNEL = "Usually the kernel alone places these interrupts: check isolcpus=managed_irq and CPUs taken offline."
 MOVE = "Write each queue's CPU list to its smp_affinity_list and keep irqbalance off these interrupts."
@@ -27,9 +27,9 @@ def nvme_irq_off_node(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     ## References
     - https://docs.kernel.org/admin-guide/kernel-parameters.html (isolcpus, managed_irq)
     """
-    node_of = {cpu: node.id for node in host.numa_nodes for cpu in parse_cpulist(node.cpus or "")}
+    node_of = {cpu: node.id for node in host.numa_nodes for cpu in cpuset(node.cpus) or ()}
     drives = [(str(drive.name or drive.bdf), drive.queues_irq_managed is False, drive.queues) for drive in host.nvme]
-    judged = [(name, free, q) for name, free, queues in drives for q in queues if q.cpus and q.irq_cpus]
+    judged = [(name, free, q) for name, free, queues in drives for q in queues if _is_told(q)]
     if not judged:
         yield Skip(kind="no-evidence", reason="no queue's interrupt CPU is known")
     for free in (True, False):
@@ -46,13 +46,17 @@ def nvme_irq_off_node(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             )
 
 
+def _is_told(q: NvmeQueue) -> bool:
+    return bool(cpuset(q.cpus) and cpuset(q.irq_cpus))
+
+
 def _stray(q: NvmeQueue, node_of: dict[int, int]) -> bool:
-    users, lands = parse_cpulist(q.cpus or ""), parse_cpulist(q.irq_cpus or "")
+    users, lands = cpuset(q.cpus) or frozenset(), cpuset(q.irq_cpus) or frozenset()
     return not lands <= users and not (node_of and users.isdisjoint(node_of))
 
 
 def _off_node(q: NvmeQueue, node_of: dict[int, int]) -> bool:
-    users, lands = ({node_of.get(cpu) for cpu in parse_cpulist(cpus or "")} for cpus in (q.cpus, q.irq_cpus))
+    users, lands = ({node_of.get(cpu) for cpu in cpuset(cpus) or ()} for cpus in (q.cpus, q.irq_cpus))
     return not (lands <= users and None not in users)
 
 

@@ -2,13 +2,13 @@ from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding
 from hostdoctor.diagnosis.block_rates import Rates, rates
-from hostdoctor.diagnosis.needs import nvme, two_readings
+from hostdoctor.diagnosis.needs import nvme, sampled
 from hostdoctor.facts import BlockDevice, Host, IoBaseline
 
 FAR_ABOVE = 3.0  # times the baseline; a mean of seconds varies by less on a steady load
 
 
-@check("HD407", "nvme-latency-high", "warning", needs=(nvme, two_readings))
+@check("HD407", "nvme-latency-high", "warning", needs=(nvme, sampled))
 def nvme_latency_high(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     """Warn that a drive answers far later, or is queued far deeper, than it usually does.
 

@@ -2,8 +2,8 @@ from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding
 from hostdoctor.diagnosis.needs import nvme, several_cpu_nodes
+from hostdoctor.diagnosis.subjects import cpuset
 from hostdoctor.facts import Host
-from hostdoctor.parsers.cpulist import parse_cpulist
 
 
 @check("HD403", "nvme-queues-span-nodes", "info", needs=(nvme, several_cpu_nodes))
@@ -24,10 +24,10 @@ def nvme_queues_span_nodes(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     ## References
     - https://docs.kernel.org/block/blk-mq.html
     """
-    node_of = {cpu: node.id for node in host.numa_nodes for cpu in parse_cpulist(node.cpus or "")}
-    queues = {str(drive.name or drive.bdf): [q for q in drive.queues if q.cpus] for drive in host.nvme}
+    node_of = {cpu: node.id for node in host.numa_nodes for cpu in cpuset(node.cpus) or ()}
+    queues = {str(drive.name or drive.bdf): [q for q in drive.queues if cpuset(q.cpus)] for drive in host.nvme}
     wide = {
-        name: [q for q in known if len({node_of[cpu] for cpu in parse_cpulist(q.cpus or "") if cpu in node_of}) > 1]
+        name: [q for q in known if len({node_of[cpu] for cpu in cpuset(q.cpus) or () if cpu in node_of}) > 1]
         for name, known in queues.items()
     }
     drives = {name: spanning for name, spanning in wide.items() if spanning}

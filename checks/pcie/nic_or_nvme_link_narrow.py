@@ -2,9 +2,9 @@ from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Skip, check, in_scope
 from hostdoctor.diagnosis.narrow import narrow_findings
-from hostdoctor.diagnosis.paths import Device, Tree, physical_ports
-from hostdoctor.diagnosis.subjects import near_nodes
-from hostdoctor.facts import Host, Nic, NvmeController
+from hostdoctor.diagnosis.nearby import device_label, nearby_devices
+from hostdoctor.diagnosis.paths import Tree, physical_ports
+from hostdoctor.facts import Host
 
 
 @check("HD212", "nic-or-nvme-link-narrow", "warning", needs=(physical_ports,))
@@ -27,20 +27,9 @@ def nic_or_nvme_link_narrow(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     - https://docs.kernel.org/admin-guide/abi-testing.html (current_link_width, max_link_width)
     """
     tree = Tree(host)
-    gpus = in_scope(host, ask)
-    shared = {hop for gpu in gpus for hop in tree.hops(gpu)}
-    whole = len(gpus) == len(host.gpus)
-    roots = {gpu.root_complex for gpu in gpus} - {None}
-    nodes = {node for gpu in gpus for node in near_nodes(gpu)}
-    present: list[Device] = [*host.nics, *host.nvme]
-    devices = [
-        device
-        for device in present
-        if device.bdf
-        and not tree.is_virtual_function(device)
-        and (whole or device.root_complex in roots or device.numa_node in nodes)
-    ]
-    own = {_label(device): tree.hops(device)[-1] for device in devices if tree.hops(device)}
+    shared = {hop for gpu in in_scope(host, ask) for hop in tree.hops(gpu)}
+    devices = nearby_devices(host, ask)
+    own = {device_label(host, device): tree.hops(device)[-1] for device in devices if tree.hops(device)}
     own = {label: hop for label, hop in own.items() if hop not in shared}
     yield from narrow_findings(((label, hop, True) for label, hop in own.items()), "warning")
     if not any(hop.is_judged for hop in own.values()):
@@ -49,9 +38,3 @@ def nic_or_nvme_link_narrow(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             if devices or not host.pci_devices
             else Skip(kind="not-applicable", reason="no NIC or NVMe drive in scope")
         )
-
-
-def _label(device: Device) -> str:
-    if isinstance(device, Nic):
-        return device.name or device.label or device.bdf or "?"
-    return (device.name if isinstance(device, NvmeController) else None) or device.bdf or "?"

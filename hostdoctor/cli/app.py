@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
@@ -14,13 +15,14 @@ from typer.main import get_command
 from hostdoctor.errors import HostdoctorError
 
 USAGE, INTERNAL = 64, 70
-SIGINT_STATUS, SIGTERM_STATUS = 130, 143
+SIGINT_STATUS = 130
 
 # Each is a module of hostdoctor.cli with an ``app``; the text is what ``--help`` lists.
 COMMANDS = {
     "check": "Survey the host, run the checks, print verdicts: the preflight.",
     "topo": "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives.",
     "explain": "Print one check's documentation.",
+    "capture": "Write what the survey reads to one file, for offline use.",
 }
 
 
@@ -68,14 +70,23 @@ def _root(
 
 def main() -> None:
     """Run the command line and exit with its status; never a traceback for what a user or machine did."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(SIGTERM_STATUS))  # so that children are ended, as on Ctrl-C
+    _end_on_signals()
     gc.disable()  # one short pass over acyclic records: collecting costs milliseconds and frees nothing
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123  started with its output closed
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an encoding without box characters still gets the verdict
     try:
         status = get_command(app).main(standalone_mode=False, prog_name="hostdoctor")
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last resort: one line and its own status
         status = _status_of(error)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _end_on_signals() -> None:
+    """Exit as on Ctrl-C, so that children are ended; a signal that the caller has ignored (nohup) stays so."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda received, _: sys.exit(128 + received))
 
 
 def _status_of(error: BaseException) -> int:

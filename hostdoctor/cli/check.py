@@ -7,24 +7,28 @@ from typing import Annotated, Literal
 import typer
 
 from hostdoctor.cli.common import (
+    ChecksDirOption,
     DemoOption,
     FromOption,
     QuickOption,
     TimeoutOption,
     emit,
+    finite,
     open_evidence,
     stated_path,
     survey_host,
     terminal_style,
     timeout_of,
 )
-from hostdoctor.diagnosis import Ask, Report
-from hostdoctor.errors import UsageError
+from hostdoctor.diagnosis import Ask, Report, in_scope
+from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import Host
+from hostdoctor.sources.base import Source
 
 app = typer.Typer()
 
 Severity = Literal["info", "warning", "critical"]
+QUIET_WAIT_S = 2.0  # a longer wait is announced on a terminal
 ExitStyle = Literal["nagios", "npd", "gate"]
 STATUS = {
     "nagios": {"ok": 0, "warning": 1, "critical": 2, "unknown": 3},
@@ -52,10 +56,18 @@ def check(
     kv_path: Annotated[
         str, typer.Option(metavar="PATH", help="Where the KV cache spills to: judge the drives below it.")
     ] = "",
+    tp: Annotated[
+        int | None, typer.Option("--tp", min=1, metavar="N", help="Plan: the GPUs, in order, form sets of N.")
+    ] = None,
+    sample: Annotated[
+        float | None,
+        typer.Option("--sample", min=0.1, max=86400, metavar="SECONDS", help="Read counters twice, so far apart."),
+    ] = None,
     show_all: Annotated[
         bool, typer.Option("--all", help="Show every finding, its evidence, and what was skipped.")
     ] = False,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of /etc/hostdoctor/config.toml.")] = None,
+    checks_dir: ChecksDirOption = None,
     timeout: TimeoutOption = None,
     quick: QuickOption = False,
     demo: DemoOption = False,
@@ -67,22 +79,42 @@ def check(
     from hostdoctor.diagnosis.runner import diagnose
 
     limit_s = timeout_of(timeout, quick=quick or exit_style == "npd")
+    sample = None if sample is None else finite("--sample", sample)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
-    known = load_rules()
+    known = load_rules(checks_dir or ())
     rules = choose(known, _ids(select), _ids(ignore))
-    listed = read_config(config).accept
+    # what this machine's site accepts says nothing of a captured one
+    listed = read_config(config).accept if config or source.is_live else ()
     choose(known, [accept.id for accept in listed], ())  # an acceptance of an unknown id is a mistake
     accepts, ended = by_date(listed, datetime.datetime.now(tz=datetime.timezone.utc).date())
+    if sample is not None and not source.is_live:
+        raise SourceError("--sample: only the running host has counters to read twice")
     model = stated_path(source, "--model-path", model_path)
     kv = stated_path(source, "--kv-path", kv_path)
     host = survey_host(source, paths=[path for path in (model, kv) if path])
-    ask = Ask(gpus=_positions(host, gpus), model_path=model, kv_path=kv)
+    named = Ask(gpus=_positions(host, gpus))
+    sets_of = _tensor_parallel(tp, len(in_scope(host, named)))
+    ask = Ask(gpus=named.gpus, tp=sets_of, model_path=model, kv_path=kv)
+    if sample is not None:
+        host = _sampled(source, host, sample)
     default_fail_on: Severity = "critical" if exit_style == "gate" else "warning"
     report = diagnose(host, ask, rules, accepts=accepts, ended=ended, fail_on=fail_on or default_fail_on)
     emit(_render(report, format_, show_all=show_all))
     if format_ == "text" and host.is_live and not host.gpus and not report.unknown:
         emit("No GPU found on this host. A full example: hostdoctor check --demo\n")
     raise typer.Exit(STATUS[exit_style][report.status])
+
+
+def _sampled(source: Source, host: Host, seconds: float) -> Host:
+    import sys
+
+    import msgspec
+
+    from hostdoctor.survey.samples import take_samples
+
+    if seconds > QUIET_WAIT_S and sys.stderr.isatty():
+        typer.echo(f"Reading counters for {seconds:g} s …", err=True)
+    return msgspec.structs.replace(host, samples=take_samples(source, host, seconds))
 
 
 def _render(report: Report, format_: str, *, show_all: bool) -> str:
@@ -103,6 +135,12 @@ def _render(report: Report, format_: str, *, show_all: bool) -> str:
     return render_report(report, terminal_style(), show_all=show_all)
 
 
+def _tensor_parallel(size: int | None, gpus: int) -> int | None:
+    if size is not None and size > max(gpus, 1):
+        raise UsageError(f"--tp: sets of {size} GPUs, but {gpus} in scope")
+    return size
+
+
 def _ids(text: str) -> list[str]:
     return [part for part in text.replace(",", " ").split() if part]
 
@@ -113,6 +151,8 @@ def _positions(host: Host, text: str) -> tuple[int, ...] | None:
 
     if text.strip() in ("", "all"):
         return None
+    if not _ids(text):
+        raise UsageError(f"--gpus: {text!r} names no GPU")
     found = []
     for word in _ids(text):
         matches = [

@@ -1,5 +1,6 @@
 """Options and steps that several commands share."""
 
+import math
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ from hostdoctor.errors import OutputError, SourceError, UsageError
 from hostdoctor.facts import Host, System
 from hostdoctor.outputs.style import Style
 from hostdoctor.sources.base import LIVE_COMMANDS, Source
+from hostdoctor.sources.tree import decoded
 
 FULL_TIMEOUT_S = 60.0  # enabling persistence mode can take 25 s
 QUICK_TIMEOUT_S = 5.0
@@ -31,6 +33,10 @@ TimeoutOption = Annotated[
     typer.Option("--timeout", min=0.1, max=3600, metavar="SECONDS", help="Wait no longer for any driver or command."),
 ]
 QuickOption = Annotated[bool, typer.Option("--quick", help=f"The same as --timeout {QUICK_TIMEOUT_S:g}.")]
+ChecksDirOption = Annotated[
+    list[Path] | None,
+    typer.Option("--checks-dir", metavar="DIR", help="A folder of your own checks, owned by root or by you."),
+]
 DemoOption = Annotated[bool, typer.Option("--demo", help="Look at the bundled example: an 8-GPU two-socket host.")]
 
 
@@ -85,6 +91,8 @@ def stated_path(source: Source, option: str, path: str) -> str | None:
     """
     if not path:
         return None
+    if decoded(path) != path:
+        raise UsageError(f"{option}: not a UTF-8 name: {path[:80]!r}")
     if not source.is_live and not path.startswith("/"):
         raise UsageError(f"{option}: not an absolute path of that host: {path[:80]!r}")
     if source.is_live and not os.path.lexists(path):
@@ -105,10 +113,17 @@ def _first_reason(host: Host) -> str:
 
 
 def timeout_of(timeout_s: float | None, *, quick: bool) -> float:
-    """Return how long to wait, in seconds."""
+    """Return how long to wait, in seconds; raise UsageError for what is no time."""
     if timeout_s is not None:
-        return timeout_s
+        return finite("--timeout", timeout_s)
     return QUICK_TIMEOUT_S if quick else FULL_TIMEOUT_S
+
+
+def finite(option: str, seconds: float) -> float:
+    """Return a number of seconds; raise UsageError for NaN, which no range excludes."""
+    if not math.isfinite(seconds):
+        raise UsageError(f"{option}: not a number of seconds: {seconds:g}")
+    return seconds
 
 
 def terminal_style() -> Style:

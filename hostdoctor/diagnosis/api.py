@@ -12,11 +12,14 @@ from hostdoctor.facts import Fact, Gpu, Host
 class Ask(Fact, frozen=True, kw_only=True):
     """What the caller wants judged. ``gpus`` are positions in ``host.gpus``; None means every GPU that may be used.
 
-    ``model_path`` and ``kv_path`` are where the model lies and where the KV cache spills to; ``host.places`` tells the
-    disks below them.
+    ``tp`` is a planned tensor-parallel size: the GPUs in scope, in order, form sets of so many. ``bind``: the caller
+    is about to bind a process to nodes. ``model_path`` and ``kv_path`` are where the model lies and where the KV cache
+    spills to; ``host.places`` tells the disks below them.
     """
 
     gpus: tuple[int, ...] | None = None
+    tp: int | None = None
+    bind: bool = False
     model_path: str | None = None
     kv_path: str | None = None
 

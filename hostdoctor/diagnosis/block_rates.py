@@ -1,6 +1,7 @@
 """Latency and queue depth of a disk from two readings of its counters (Documentation/admin-guide/iostats.rst)."""
 
-from hostdoctor.facts import Fact, Host, Sample
+from hostdoctor.diagnosis.counters import rise
+from hostdoctor.facts import Fact, Host
 
 MIN_TICKS_MS = 100  # ticks are whole milliseconds: a mean of less is rounding
 MS_PER_S = 1000.0
@@ -15,24 +16,20 @@ class Rates(Fact, frozen=True, kw_only=True):
 
 
 def rates(host: Host, disk: str) -> Rates | None:
-    """Return what a disk did in the last sample that has its counters, None when there is none."""
-    for sample in reversed(host.samples):
-        if f"block.{disk}.reads" in sample.before:
-            in_flight_ms = _rise(sample, disk, "weighted_ticks_ms")
-            busy = in_flight_ms is not None and in_flight_ms >= MIN_TICKS_MS and sample.seconds > 0
-            return Rates(
-                r_await_ms=_mean(_rise(sample, disk, "read_ticks_ms"), _rise(sample, disk, "reads")),
-                w_await_ms=_mean(_rise(sample, disk, "write_ticks_ms"), _rise(sample, disk, "writes")),
-                queue_depth=(in_flight_ms or 0) / (sample.seconds * MS_PER_S) if busy else None,
-            )
-    return None
+    """Return what a disk did between the two readings, None when its counters were not read."""
+    in_flight = rise(host, f"block.{disk}.time_in_queue_ms")
+    if in_flight is None:
+        return None
+    busy = in_flight.by >= MIN_TICKS_MS and in_flight.seconds > 0
+    return Rates(
+        r_await_ms=_mean(host, disk, "read"),
+        w_await_ms=_mean(host, disk, "write"),
+        queue_depth=in_flight.by / (in_flight.seconds * MS_PER_S) if busy else None,
+    )
 
 
-def _mean(ticks_ms: int | None, requests: int | None) -> float | None:
-    return ticks_ms / requests if ticks_ms and requests and requests > 0 and ticks_ms >= MIN_TICKS_MS else None
-
-
-def _rise(sample: Sample, disk: str, counter: str) -> int | None:
-    key = f"block.{disk}.{counter}"
-    before, after = sample.before.get(key), sample.after.get(key)
-    return None if before is None or after is None else after - before
+def _mean(host: Host, disk: str, kind: str) -> float | None:
+    ticks, requests = rise(host, f"block.{disk}.{kind}_ticks_ms"), rise(host, f"block.{disk}.{kind}_ios")
+    if ticks is None or requests is None or ticks.by < MIN_TICKS_MS or requests.by == 0:
+        return None
+    return ticks.by / requests.by

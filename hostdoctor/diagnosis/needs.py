@@ -19,6 +19,11 @@ def several_cpu_nodes(host: Host, ask: Ask) -> Skip | None:
     return Skip(kind="not-applicable", reason="one CPU node: nothing to place")
 
 
+def not_one_cpu_node(host: Host, ask: Ask) -> Skip | None:
+    """Refuse hosts known to have one CPU node; where nodes are not known, the devices may still name theirs."""
+    return several_cpu_nodes(host, ask) if host.numa_nodes else None
+
+
 def nvme(host: Host, ask: Ask) -> Skip | None:
     """Want at least one NVMe controller."""
     return None if host.nvme else Skip(kind="not-applicable", reason="no NVMe controller known")
@@ -29,18 +34,38 @@ def live(host: Host, ask: Ask) -> Skip | None:
     return None if host.is_live else Skip(kind="live-only", reason="only on the running host")
 
 
-def two_readings(host: Host, ask: Ask) -> Skip | None:
-    """Want counters that were read twice, as rates need."""
-    if host.samples:
-        return None
-    return Skip(kind="no-evidence" if host.is_live else "live-only", reason="rates need two readings: --sample 10")
+def no_plan(option: str) -> Skip:
+    """Say that a check judges a plan that was not stated, and how to state it."""
+    return Skip(kind="no-plan", reason=f"no plan stated ({option})")
+
+
+def tensor_parallel(host: Host, ask: Ask) -> Skip | None:
+    """Want a planned tensor-parallel size above one."""
+    return no_plan("--tp N") if ask.tp is None or ask.tp < 2 else None
+
+
+def sampled(host: Host, ask: Ask) -> Skip | None:
+    """Want counters that were read twice."""
+    return None if host.samples else not_sampled(host)
+
+
+def not_sampled(host: Host, seconds: int = 10) -> Skip:
+    """Say that only two readings of the running host can tell, and how to take them."""
+    reason = f"needs counters read twice on the running host: --sample {seconds}"
+    return Skip(kind="no-evidence" if host.is_live else "live-only", reason=reason)
+
+
+def configuration(host: Host, what: str) -> Skip:
+    """Say that PCI configuration space would tell, and whether root could have read it."""
+    gap = next((gap for gap in host.gaps if gap.fact == "pci_devices.config" and gap.kind == "denied"), None)
+    if gap is None:
+        return Skip(kind="no-evidence", reason=f"not known: {what}")
+    return Skip(kind="needs-root", reason=f"as root hostdoctor also tells {what}")
 
 
 def plan_paths(host: Host, ask: Ask) -> Skip | None:
     """Want to be told where the model or the KV cache lies."""
-    if ask.model_path or ask.kv_path:
-        return None
-    return Skip(kind="no-plan", reason="no path stated: --model-path, --kv-path")
+    return None if ask.model_path or ask.kv_path else no_plan("--model-path, --kv-path")
 
 
 def cpu_nodes(host: Host) -> tuple[int, ...]:

@@ -2,14 +2,18 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from hostdoctor.diagnosis.api import DuplicateCheckError, Rule
 from hostdoctor.errors import UsageError
 
 
-def load_rules() -> tuple[Rule, ...]:
-    """Return every check, in order of id. Raises DuplicateCheckError when two share an id."""
+def load_rules(checks_dirs: Sequence[Path] = ()) -> tuple[Rule, ...]:
+    """Return every check, in order of id, with those of a site's own folders.
+
+    Raises DuplicateCheckError when two share an id, UsageError for a site's folder or check that is refused.
+    """
     package = importlib.import_module("hostdoctor.checks")
     rules: dict[str, Rule] = {}
     for folder in pkgutil.iter_modules(package.__path__, "hostdoctor.checks."):
@@ -18,6 +22,10 @@ def load_rules() -> tuple[Rule, ...]:
                 if rule.id in rules:
                     raise DuplicateCheckError(f"{rule.id} is in {rules[rule.id].module} and in {rule.module}")
                 rules[rule.id] = rule
+    if checks_dirs:
+        from hostdoctor.diagnosis.site import site_rules
+
+        rules = site_rules(checks_dirs, rules)
     return tuple(rules[key] for key in sorted(rules))
 
 
@@ -33,7 +41,10 @@ def choose(rules: tuple[Rule, ...], select: Iterable[str], ignore: Iterable[str]
     """
     wanted = [find(rules, name).id for name in select]
     unwanted = {find(rules, name).id for name in ignore}
-    return tuple(rule for rule in rules if (not wanted or rule.id in wanted) and rule.id not in unwanted)
+    chosen = tuple(rule for rule in rules if (not wanted or rule.id in wanted) and rule.id not in unwanted)
+    if not chosen:
+        raise UsageError("--select and --ignore leave no check to run")
+    return chosen
 
 
 def find(rules: tuple[Rule, ...], name: str) -> Rule:
@@ -44,7 +55,7 @@ def find(rules: tuple[Rule, ...], name: str) -> Rule:
         return rule
     import difflib
 
-    begun = [known for known in by_name if known.startswith(name.strip().lower() or " ")]
-    near = begun[:3] or difflib.get_close_matches(name.lower(), list(by_name), n=3, cutoff=0.6)
-    hint = f" (did you mean {', '.join(by_name[n].id for n in near)}?)" if near else ""
+    begun = [known for known in by_name if name and known.startswith(name.lower())]
+    near = (begun + difflib.get_close_matches(name.lower(), list(by_name), n=3, cutoff=0.6))[:3]
+    hint = f" (did you mean {', '.join(dict.fromkeys(by_name[n].id for n in near))}?)" if near else ""
     raise UsageError(f"unknown check id: {name[:60]!r}{hint}")

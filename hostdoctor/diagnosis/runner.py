@@ -49,6 +49,10 @@ def why_unknown(host: Host, ask: Ask) -> str | None:
     hung = [gap for gap in host.gaps if gap.fact == "source:topo-matrix" and gap.kind == "timeout"]
     if host.nvidia.state == "timeout" or (hung and host.nvidia.state != "ok"):
         return f"the NVIDIA driver: {host.nvidia.reason if not hung else hung[0].reason}"
+    denied = (gap for gap in host.gaps if gap.kind == "denied")
+    hidden = next((gap for gap in denied if gap.fact == "pci_devices" or gap.fact.endswith(".class_code")), None)
+    if hidden is not None:
+        return f"PCI functions cannot be read ({hidden.source}: {hidden.reason})"
     one_node = bool(host.numa_nodes) and len(cpu_nodes(host)) <= 1
     lost = [gpu_label(host, gpu) for gpu in in_scope(host, ask) if not gpu.numa_nodes]
     if lost and not one_node:

@@ -112,8 +112,21 @@ class Link(Fact, frozen=True, kw_only=True):
     max_speed_gts: float | None = None
 
 
+class PciErrors(Fact, frozen=True, kw_only=True):
+    """Errors that a PCIe function has reported since it was set up (Advanced Error Reporting totals)."""
+
+    correctable: int | None = None
+    nonfatal: int | None = None
+    fatal: int | None = None
+
+
 class PciDevice(Fact, frozen=True, kw_only=True):
-    """A PCI function. ``upstream`` runs from the root port to the parent; ids and class are lower-case hex, no 0x."""
+    """A PCI function. ``upstream`` runs from the root port to the parent; ids and class are lower-case hex, no 0x.
+
+    ``iommu_type`` is the kernel's word for its group (DMA, DMA-FQ, identity, blocked), ``off`` where there is no
+    IOMMU. ``acs_redirects``: a bridge sends requests between the devices below it up to the CPU first. These and what
+    follows are read for GPUs, NICs, drives and the bridges above them, and only when checks run.
+    """
 
     bdf: str
     name: str | None = None
@@ -126,6 +139,19 @@ class PciDevice(Fact, frozen=True, kw_only=True):
     link: Link = Link()
     driver: str | None = None
     is_virtual_function: bool | None = None
+    iommu_type: str | None = None
+    max_payload_bytes: int | None = None
+    acs_redirects: bool | None = None
+    errors: PciErrors | None = None
+
+
+class Fabric(Fact, frozen=True, kw_only=True):
+    """What a GPU says of its registration with an NVSwitch fabric. ``state``: not started, in progress, completed."""
+
+    state: str | None = None
+    status: str | None = None
+    clique_id: int | None = None
+    cluster_uuid: str | None = None
 
 
 class Gpu(Fact, frozen=True, kw_only=True):
@@ -133,7 +159,8 @@ class Gpu(Fact, frozen=True, kw_only=True):
 
     ``index`` is the driver's (PCI order where no driver was asked); ``None`` for a GPU that the driver does not show.
     ``visible``: the caller may use it; ``None`` when nobody could tell. ``c2c``: joined to its CPU by a coherent
-    chip-to-chip link (Grace, GB10), so that PCIe link values say nothing.
+    chip-to-chip link (Grace, GB10), so that PCIe link values say nothing. ``driver_link`` is the link as the driver
+    told it in the P-state ``pstate`` (0 is the fastest). ``nvlinks`` counts active NVLinks.
     """
 
     index: int | None = None
@@ -153,6 +180,12 @@ class Gpu(Fact, frozen=True, kw_only=True):
     c2c: bool | None = None
     memory_bytes: int | None = None
     mig: bool | None = None
+    pstate: int | None = None
+    persistence: bool | None = None
+    bar1_bytes: int | None = None
+    nvlinks: int | None = None
+    fabric: Fabric | None = None
+    driver_link: Link = Link()
 
 
 class Nic(Fact, frozen=True, kw_only=True):
@@ -270,6 +303,15 @@ class NvidiaDriver(Fact, frozen=True, kw_only=True):
     gpu_count: int | None = None
 
 
+class Cgroup(Fact, frozen=True, kw_only=True):
+    """A control group that the caller is in, or one above it: its CPU quota. ``folder`` is where its files are."""
+
+    path: str
+    folder: str
+    cpu_limited: bool | None = None
+    cpu_limit_cpus: float | None = None
+
+
 class Sample(Fact, frozen=True, kw_only=True):
     """Counters read twice, ``seconds`` apart, by name (``vmstat.numa_hint_faults``)."""
 
@@ -302,3 +344,4 @@ class Host(Fact, frozen=True, kw_only=True):
     cpu_power: CpuPower = CpuPower()
     dimms: tuple[Dimm, ...] = ()
     places: tuple[Place, ...] = ()
+    cgroups: tuple[Cgroup, ...] = ()

@@ -114,4 +114,6 @@ def _everything_else(report: Report, style: Style) -> Iterator[str]:
             text = f"accepted until {accepted.until} ({printable(accepted.reason)}) {result.id} {result.name}:"
             yield style.wrap(f"{text} {printable(accepted.finding.message)}", "  ", "    ")
     for gap in report.host.gaps:
-        yield style.wrap(f"not known: {gap.fact} ({printable(gap.source)}: {printable(gap.reason)})", "  ", "    ")
+        yield style.wrap(
+            f"not known: {printable(gap.fact)} ({printable(gap.source)}: {printable(gap.reason)})", "  ", "    "
+        )

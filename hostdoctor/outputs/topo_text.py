@@ -73,9 +73,11 @@ def _nodes_text(host: Host, leaves: list[Leaf], devices: dict[str, PciDevice], s
 def _node_line(node: NumaNode, style: Style) -> str:
     title = style.paint(f"NUMA node {node.id}", "bold")
     package = "" if node.package is None else f" (package {node.package})"
-    cpus = "CPUs not told" if node.cpus is None else f"CPUs {node.cpus}" if node.cpus else "no CPUs"
+    cpus = "CPUs not told" if node.cpus is None else f"CPUs {printable(node.cpus)}" if node.cpus else "no CPUs"
     kind = f", {node.kind}" if node.kind in ("gpu-memory", "memory-only", "empty") else ""
-    distances = ", ".join(f"{other}:{distance}" for other, distance in node.distances.items() if other != str(node.id))
+    distances = ", ".join(
+        f"{printable(other)}:{distance}" for other, distance in node.distances.items() if other != str(node.id)
+    )
     far = f", distance to {distances}" if distances and len(node.distances) <= 8 else ""
     return f"{title}{package}: {cpus}, {gib(node.memory_bytes)}{kind}{far}"
 
@@ -108,7 +110,7 @@ def _gpu_leaf(gpu: Gpu) -> Leaf:
 
 def _nic_leaf(nic: Nic, pci_name: str | None) -> Leaf:
     names = [name for name in (nic.label, nic.name) if name] or ["NIC"]
-    netdevs = f" ({', '.join(nic.netdevs)})" if nic.netdevs and nic.netdevs != (nic.name,) else ""
+    netdevs = f" ({printable(', '.join(nic.netdevs))})" if nic.netdevs and nic.netdevs != (nic.name,) else ""
     text = f"{printable(pci_name or 'unnamed model')}{netdevs}"
     return _leaf(" ".join(dict.fromkeys(names)), text, nic, _nodes(nic.numa_node))
 
@@ -121,8 +123,8 @@ def _nvme_leaf(drive: NvmeController, pci_name: str | None) -> Leaf:
 def _leaf(label: str, text: str, device: Gpu | Nic | NvmeController, nodes: tuple[int, ...]) -> Leaf:
     address = device.bdf or "PCI address not told"
     return Leaf(
-        label=label,
-        text=f"{text}, {address}",
+        label=printable(label),
+        text=f"{text}, {printable(address)}",
         nodes=nodes,
         root_complex=device.root_complex,
         upstream=device.upstream,
@@ -146,7 +148,7 @@ def _trees(leaves: list[Leaf], devices: dict[str, PciDevice], style: Style) -> I
         branch.leaves.append(leaf)
     for position, root in enumerate(sorted(roots.values(), key=lambda root: root.address), start=1):
         last = position == len(roots) and not loose
-        yield f"{'└─' if last else '├─'} root complex {root.address}"
+        yield f"{'└─' if last else '├─'} root complex {printable(root.address)}"
         yield from _below(root, devices, style, "   " if last else "│  ")
     for position, leaf in enumerate(loose, start=1):
         yield f"{'└─' if position == len(loose) else '├─'} {_leaf_line(leaf, style)}"
@@ -180,7 +182,7 @@ def _straight(branch: Branch) -> tuple[list[str], Branch]:
 
 def _hops(hops: list[str], devices: dict[str, PciDevice]) -> str:
     words = link_words(devices[hops[0]].link) if hops[0] in devices else ""
-    return f"{' > '.join(hops)}{f' [{words}]' if words else ''}"
+    return f"{printable(' > '.join(hops))}{f' [{words}]' if words else ''}"
 
 
 def _sharing(branch: Branch) -> str:
@@ -205,21 +207,25 @@ def _paths(host: Host) -> Iterator[str]:
     labels = {f"GPU{gpu.index}" for gpu in host.gpus}
     pairs = Counter(path.kind for path in host.paths if path.a in labels and path.b in labels)
     if pairs:
-        yield "GPU to GPU: " + ", ".join(f"{kind} ({plural(count, 'pair')})" for kind, count in pairs.most_common())
+        yield "GPU to GPU: " + ", ".join(
+            f"{printable(kind)} ({plural(count, 'pair')})" for kind, count in pairs.most_common()
+        )
     near: dict[str, list[str]] = {}
     for path in host.paths:
         if path.kind in ("PIX", "PXB") and (path.a in labels) != (path.b in labels):
             gpu, nic = (path.a, path.b) if path.a in labels else (path.b, path.a)
-            near.setdefault(gpu, []).append(f"{nic} {path.kind}")
+            near.setdefault(gpu, []).append(printable(f"{nic} {path.kind}"))
     if near:
         yield "NICs below the same switch: " + "; ".join(f"{gpu}: {', '.join(nics)}" for gpu, nics in near.items())
 
 
 def _unknowns(host: Host) -> Iterator[str]:
     for disagreement in host.disagreements:
-        told = ", ".join(f"{printable(source)} says {value}" for source, value in disagreement.values.items())
-        yield f"Sources differ on {disagreement.fact}: {told}"
+        told = ", ".join(
+            f"{printable(source)} says {printable(str(value))}" for source, value in disagreement.values.items()
+        )
+        yield f"Sources differ on {printable(disagreement.fact)}: {told}"
     for gap in host.gaps[:MAX_GAPS]:
-        yield f"Not known: {gap.fact} ({printable(gap.source)}: {printable(gap.reason)})"
+        yield f"Not known: {printable(gap.fact)} ({printable(gap.source)}: {printable(gap.reason)})"
     if len(host.gaps) > MAX_GAPS:
         yield f"Not known: {plural(len(host.gaps) - MAX_GAPS, 'more fact')} (--format json lists them under gaps)"

@@ -65,8 +65,14 @@ def parse_collect_env(text: str, source: str = "collect_env") -> CollectEnv:
         wsl2=None if platform is None else "microsoft-standard-WSL2" in platform,
         hypervisor_vendor=_value(pairs, "Hypervisor vendor"),
         topology_not_collected=_topology_not_collected(lines, pairs),
-        gpu_models=_value(pairs, _MODELS),
+        gpu_models=_models(pairs),
     )
+
+
+def _models(pairs: Sequence[Pair]) -> str | None:
+    """Return models that are told without numbers, as ROCm's reports tell them."""
+    models = _value(pairs, _MODELS)
+    return None if models is None or models == "No CUDA" or models.startswith(("GPU ", "MIG ")) else models
 
 
 def _pairs(lines: Sequence[str]) -> Iterator[Pair]:

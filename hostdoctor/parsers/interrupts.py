@@ -11,7 +11,7 @@ from hostdoctor.errors import ParseError
 from hostdoctor.facts import Fact, Gap
 from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.cpulist import format_cpulist
-from hostdoctor.parsers.interrupts_rows import MAX_LINES, QUEUE, Row, Table, split_lines
+from hostdoctor.parsers.interrupts_rows import MAX_LINES, QUEUE, Row, Table, out_of_order, split_lines
 
 _CUT_QUEUE = re.compile(r"nvme\d*q?")
 _COUNT_DIGITS = 20
@@ -61,14 +61,18 @@ def parse_interrupts(text: str, source: str = "/proc/interrupts") -> Interrupts:
     if not table.rows or not (table.cpus or table.is_recognised):
         number, line = next(((i, x) for i, x in enumerate(lines[:1000], 1) if x.strip()), (0, ""))
         raise ParseError(source, number, line[:200], "no interrupts table")
-    vectors, ambiguous = _vectors(table.rows, _can_sum(table))
+    misnumbered = out_of_order(table.rows)
+    rows = [row for i, row in enumerate(table.rows) if i not in misnumbered]
+    vectors, ambiguous = _vectors(rows, _can_sum(table))
     gaps = _gaps(table, ambiguous)
+    for i in misnumbered:
+        gaps.update(dict.fromkeys(_irq_facts(table.rows[i]), "the interrupt's number is out of order"))
     if len(text) > _TEXT_CHARS or len(lines) == MAX_LINES:
         gaps["interrupts"] = "too long, the end was not read"
     return Interrupts(
         cpus=table.cpus,
         vectors=vectors,
-        interrupts=tuple(Interrupt(irq=row.irq, name=row.name, chip=row.chip) for row in table.rows if row.name),
+        interrupts=tuple(Interrupt(irq=row.irq, name=row.name, chip=row.chip) for row in rows if row.name),
         gaps=tuple(Gap(fact=fact, source=source, reason=reason) for fact, reason in gaps.items()),
     )
 
@@ -95,6 +99,10 @@ def _row_vectors(row: Row, can_sum: bool) -> Iterable[NvmeVector]:
     bdf = canonical_bdf(row.chip.rpartition("-")[2]) if row.chip else None
     for match in QUEUE.finditer(row.name):
         yield NvmeVector(controller=match[1], queue=int(match[2]), irq=row.irq, fired_cpus=fired, total=total, bdf=bdf)
+
+
+def _irq_facts(row: Row) -> Iterable[str]:
+    return (f"nvme[{match[1]}].queues[{match[2]}].irq" for match in QUEUE.finditer(row.name))
 
 
 def _can_sum(table: Table) -> bool:

@@ -139,7 +139,7 @@ class Table:
         if not self._pending:
             return
         fragments, self._pending = self._pending, []
-        if _ROW.match(fragments[0]):
+        if _ROW.match(fragments[0].lstrip()):
             self._add(_best_row(fragments, self.cpus, self._wrap_column, joined_first=self._is_wrapped))
         else:
             self._set_header(fragments)
@@ -163,6 +163,31 @@ class Table:
             self._last_row_line = line
             self.rows.append(row)
             self.is_recognised |= has_known_form
+
+
+def out_of_order(rows: Sequence[Row]) -> frozenset[int]:
+    """Return the places of rows whose number lost a digit or got one more: the kernel prints numbers in order.
+
+    Only a row that stands out between two that are in order counts; where many do, the table was sorted otherwise.
+    """
+    found: set[int] = set()
+    kept = [0]
+    for i in range(1, len(rows)):
+        if _stands_out(rows, kept[-2:], i):
+            found.add(i)
+        else:
+            kept.append(i)
+    return frozenset(found) if len(found) <= max(1, len(rows) // 16) else frozenset()
+
+
+def _stands_out(rows: Sequence[Row], kept: Sequence[int], i: int) -> bool:
+    irq, before = rows[i].irq, rows[kept[-1]].irq
+    # Each header line makes a tuple of its own: rows below two of them are two tables, though of the same CPUs.
+    if rows[i].is_total or any(row.cpus is not rows[i].cpus for row in (rows[kept[0]], *rows[i : i + 2])):
+        return False
+    if i + 1 == len(rows):
+        return irq < rows[kept[0]].irq < before
+    return before < rows[i + 1].irq and not before <= irq <= rows[i + 1].irq
 
 
 def _is_open(name: str) -> bool:

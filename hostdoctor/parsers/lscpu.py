@@ -13,6 +13,7 @@ from hostdoctor.parsers.lscpu_labels import (
     by_structure,
     cpus_of,
     field_of,
+    is_plausible,
     is_sign_of_lscpu,
     is_told_of_virtualization,
     node_id,
@@ -209,7 +210,7 @@ class _Reading:
             return None
         words = list(dict.fromkeys(pair.value for pair in self.told.get(field, ())))
         known = [word for word in words if word not in {"", "-", "unknown"} and ":" not in word]
-        if not known:
+        if not known or not all(is_plausible(field, word) for word in known):
             self._gap(field, f"printed as {words[0]!r}" if words else "not printed")
             return None
         return " + ".join(known)

@@ -7,7 +7,7 @@ from itertools import pairwise, takewhile
 
 from hostdoctor.errors import ParseError
 from hostdoctor.parsers.cpulist import canonical_cpulist, count_cpulist, format_cpulist
-from hostdoctor.parsers.lscpu_text import Pair
+from hostdoctor.parsers.lscpu_text import Pair, is_foreign
 
 MAX_NODE = 1023
 LABELS = {
@@ -55,6 +55,9 @@ _VIRTUALIZATION = {
     "none": frozenset({"none"}),
     "container": frozenset({"container"}),
 }
+_PLAIN_WORD = re.compile(r"[\w./-]{1,32}")
+_ROW = re.compile(r"\d,\d+,")  # of the ``-p`` table
+_MOST_WORDS = {"hypervisor_vendor": 4}
 _NOT_NODES = re.compile(r"GPU|\bID\b|[Aa]ffinity")
 _INTEGER = re.compile(r"\d{1,7}")
 _CODE = re.compile(r"\d{1,7}|0x[0-9a-fA-F]{1,8}")
@@ -94,6 +97,15 @@ def field_of(pair: Pair) -> str | None:
     if _MACHINE.fullmatch(pair.value):
         return "architecture"
     return None
+
+
+def is_plausible(field: str, word: str) -> bool:
+    """Tell whether a field's text can be whole and nothing else: lines that were run together have more words."""
+    if field == "model_name":
+        return any(map(str.isalpha, word)) and not (is_foreign(word) or _ROW.search(word))
+    words = word.split()
+    most = _MOST_WORDS.get(field, 1) if word[0].isupper() else 1
+    return len(words) <= most and all(map(_PLAIN_WORD.fullmatch, words)) and not is_foreign(word)
 
 
 def cpus_of(value: str, *, is_mask: bool = False) -> str:

@@ -30,6 +30,7 @@ class NodeLists:
         for node in shared_cpus({node: cpus for node, cpus in lists.items() if cpus}):
             lists[node] = None
             gaps[f"numa_nodes[{node}].cpus"] = "a CPU is listed under several nodes"
+        _drop_short(lists, online if count == len(lists) else None, gaps)
         if count is not None and count != len(lists):
             gaps["numa_nodes"] = f"{count} nodes counted, {len(lists)} listed"
         elif not lists:
@@ -45,6 +46,18 @@ class NodeLists:
         if pair.is_glued and not is_within(cpus, [online or ""]):
             return None, "the list is wrapped, and what follows may not belong to it"
         return cpus, None
+
+
+def _drop_short(lists: dict[int, str | None], online: str | None, gaps: dict[str, str]) -> None:
+    """Drop lists where all of them leave out a CPU that is online; one with exactly its share of the CPUs stays."""
+    known = [cpus for cpus in lists.values() if cpus is not None]
+    # A node that sysfs does not show leaves its CPUs out, too; node 0 is hardly ever absent by itself.
+    if not online or 0 not in lists or len(known) < len(lists) or is_within(online, known):
+        return
+    for node, cpus in lists.items():
+        if count_cpulist(cpus or "") * len(lists) != count_cpulist(online):
+            lists[node] = None
+            gaps[f"numa_nodes[{node}].cpus"] = "the nodes' lists leave out a CPU that is online"
 
 
 def _node_pairs(pairs: Sequence[Pair]) -> dict[int, Pair]:

@@ -32,6 +32,10 @@ _KNOWN = re.compile(rf"(?<!\S)(?:{_WORDS}):")
 _ANY_KNOWN = re.compile(rf"(?<!\S)({_WORDS}|{_MORE_WORDS}):")
 _JSON = re.compile(r'"(field|data)"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|null|(\d{1,9}))')
 _LIST = re.compile(r"[\d,:-]+")
+# A report's rulers and titles, its packages, and the rows of a GPU matrix.
+_FOREIGN = re.compile(
+    r"={2,}|-{4,}|\[(?:pip3?|conda|uv|prefix)\]|\b(?:Info|Environment|Variables|[Ll]ibraries)$|^(?:GPU|NIC)\d{1,3}\s|\s:\s"
+)
 # lscpu wraps a value at the terminal's width and aligns the rest; a terminal or a mailer does not align it.
 _ALIGNED_COLUMNS = 10
 _WRAP_COLUMNS = 40
@@ -118,7 +122,7 @@ def _continued(pair: Pair, columns: int, line: str) -> Pair | None:
     """Return a pair with the next line of its wrapped value, None where the line is no more of it."""
     more = line.strip(_QUOTES)
     is_aligned = len(line) - len(line.lstrip()) >= _ALIGNED_COLUMNS
-    if not more or len(pair.value) > _MAX_VALUE:
+    if not more or len(pair.value) > _MAX_VALUE or is_foreign(more):
         return None
     if pair.value and not _LIST.fullmatch(pair.value):
         seam = "" if is_aligned or columns >= _TERMINAL_COLUMNS else " "
@@ -134,6 +138,11 @@ def _continued(pair: Pair, columns: int, line: str) -> Pair | None:
         if is_likely and _fits(pair.value, more)
         else None
     )
+
+
+def is_foreign(text: str) -> bool:
+    """Tell that a text has what no value of lscpu has, but the lines of a report around it."""
+    return _FOREIGN.search(text) is not None
 
 
 def _fits(begun: str, more: str) -> bool:

@@ -153,7 +153,8 @@ def _once(block: _Block, what: str) -> bool:
 
 
 def _maximum(block: _Block, text: str) -> None:
-    _link(block, text, "max_")
+    # pciutils goes on with ``, ASPM`` here: an ``x1`` at the end may be the begin of ``x16``.
+    _link(block, text.removesuffix("x1"), "max_")
 
 
 def _current(block: _Block, text: str) -> None:

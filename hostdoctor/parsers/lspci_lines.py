@@ -33,6 +33,7 @@ _IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _BARE_IDS = re.compile(r"(?:Device )?([0-9a-f]{4}):([0-9a-f]{4})(?!\S)")
 _REVISION = re.compile(r"\s*\(rev ?[0-9a-f]{2}\)|\s*\[[0-9a-f]{4}(?::[0-9a-f]{0,3})?$")
 _PROG_IF = re.compile(r"\s*\(prog-if ?([0-9a-f]{2})(?![0-9a-f])")
+_GLUED_BRANCH = re.compile(r"[+\\]-[01][0-9a-f]\.[0-7](?:\s|-|$)")  # of a tree's next line
 _SPLIT_TOKEN = re.compile(r"\[[0-9a-f]{4}:?[0-9a-f]{0,3}$|\([a-z-]{0,7}(?: [0-9a-f]?)?$")
 _WIDTH_SEEN = re.compile(r"Width\s*x\s*\d")
 _TERMINALS = (80, 132)
@@ -58,7 +59,7 @@ class Name(NamedTuple):
 
 
 def split_name(text: str) -> Name:
-    """Split ``NVIDIA Corporation GH100 [10de:2330] (rev a1) (prog-if 00)``; a bare ``Device`` is no name."""
+    """Split ``NVIDIA Corporation GH100 [10de:2330] (rev a1) (prog-if 00)``; a bare ``Device`` or a cut name is none."""
     text = _NEXT.split(text.strip(), maxsplit=1)[0]
     prog_if = _PROG_IF.search(text)
     if prog_if:
@@ -69,7 +70,8 @@ def split_name(text: str) -> Name:
     revision = _REVISION.search(text)
     name = " ".join(text[: revision.start() if revision else None].split())
     vendor_id, device_id = (known(part) for part in ids.groups()) if ids else (None, None)
-    return Name(name if name not in {"", "Device"} else None, vendor_id, device_id, known(prog_if and prog_if[1]))
+    is_cut = name.count("[") > name.count("]") or _GLUED_BRANCH.search(name) is not None
+    return Name(None if is_cut or name in {"", "Device"} else name, vendor_id, device_id, known(prog_if and prog_if[1]))
 
 
 def known(digits: str | None) -> str | None:

@@ -6,6 +6,7 @@ from itertools import pairwise, takewhile
 
 from hostdoctor.errors import ParseError
 from hostdoctor.parsers.cpulist import canonical_cpulist, count_cpulist, parse_cpulist
+from hostdoctor.parsers.numactl_doubts import note_doubts
 from hostdoctor.parsers.numactl_table import MAX_NODE, DistanceTable, is_elision
 from hostdoctor.parsers.prefix import strip_common_prefix
 from hostdoctor.parsers.text import clean_lines
@@ -29,6 +30,7 @@ class CpuText:
 
     def __init__(self, text: str, columns: int) -> None:
         self.doubt: str | None = None
+        self.is_glued = False
         self._lines: list[list[str]] = []
         self._count: int | None = None
         self._columns = self._last_columns = columns
@@ -70,6 +72,11 @@ class CpuText:
         return cpus
 
     @property
+    def width(self) -> int | None:
+        """The length of the line that the list fills, None where it was wrapped."""
+        return self._columns if len(self._lines) == 1 else None
+
+    @property
     def size(self) -> int:
         """The number of items that the list has so far."""
         return sum(map(len, self._lines))
@@ -104,7 +111,7 @@ class CpuText:
         count = _COUNT.fullmatch(token)
         if count:
             self._count = int(count.group(1))
-        elif is_elision(token) or any(character.isdigit() for character in token):
+        elif token[:2] == "MB" or is_elision(token) or any(character.isdigit() for character in token):
             self.doubt = f"the list ends in {token[:20]!r}"
 
 
@@ -141,12 +148,15 @@ class Reader:
     def __init__(self, text: str) -> None:
         self.outputs = [Output()]
         self.says_no_numa = False
+        self._glued_lines = 0
         self._list: CpuText | None = None
         self._table: DistanceTable | None = None
         lines = _relevant(clean_lines(text))
         for line in lines:
             self._line(line)
         self._end(is_cut=bool(lines and lines[-1].strip()))
+        for output in self.outputs:
+            note_doubts(output.cpus, {*output.memory, *output.free}, are_lines_whole=self._glued_lines == 1)
 
     @property
     def _output(self) -> Output:
@@ -163,6 +173,9 @@ class Reader:
         ends = [anchor.start() for anchor in anchors[1:]] + [len(line)]
         for anchor, end in zip(anchors, ends, strict=True):
             self._anchor(anchor, line[anchor.end() : end], end)
+            if self._list and end < len(line):
+                self._list.is_glued = True
+        self._glued_lines += len(anchors) > 1
 
     def _loose(self, line: str) -> None:
         if not line.strip():

@@ -23,6 +23,7 @@ _TEXT_CHARS = 1 << 24
 _LINE_CHARS = 4096
 _MAX_LINES = 200_000
 _MAX_ROWS = 10_000
+_MODEL_CHARS = 40  # of the specification's Identify data
 _FRAGMENTS = 8
 _RULE = re.compile(r"[ \t]*-{3,}[- \t]*")
 _FLAT_ROW = re.compile(r"(?<![\w/])/dev/(?:nvme|ng)\d+(?:c\d+)?n\d+\s")
@@ -180,10 +181,15 @@ def _read_nothing(section: _Section, fragments: list[str], doubts: dict[str, str
 
 
 def _described(cells: Cells, controller: str | None, doubts: dict[str, str]) -> Row:
-    model = told(cells.model)
+    model = told(cells.model) if len(cells.model.strip()) <= _MODEL_CHARS else None
     if model is None:
         doubts[f"nvme[{controller}].model"] = cells.doubt or "not told"
-    return Row(controller=controller, model=model, firmware=told(cells.firmware), serial=told(cells.serial))
+    return Row(
+        controller=controller,
+        model=model,
+        firmware=None if " " in cells.firmware.strip() else told(cells.firmware),
+        serial=told(cells.serial),
+    )
 
 
 _READERS = {

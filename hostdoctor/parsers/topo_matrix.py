@@ -102,6 +102,16 @@ def _is_complete(table: Table) -> bool:
     return len(table.rows) == count and all(row and len(row.cells) == count for row in table.rows.values())
 
 
+def _spliced(table: Table) -> frozenset[str]:
+    """Return the rows that contradict another where rows are missing: the end of one may follow another's begin."""
+    labels = table.header.labels
+    if len(table.rows) == len(labels):
+        return frozenset()
+    cells = [row.cells if row else () for row in (table.rows.get(label) for label in labels)]
+    pairs = ((i, j) for i, j in combinations(range(len(labels)), 2) if len(cells[i]) > j and len(cells[j]) > i)
+    return frozenset(label for i, j in pairs if cells[i][j] != cells[j][i] for label in (labels[i], labels[j]))
+
+
 def _legend(lines: Sequence[str], start: int) -> dict[str, set[str]]:
     """Return the names that the NIC legend behind a table gives each label (several where it contradicts itself)."""
     names: dict[str, set[str]] = {}
@@ -141,6 +151,7 @@ class _Reading:
     def __init__(self, table: Table, legend: dict[str, set[str]], source: str) -> None:
         self._header: Header = table.header
         self._rows: dict[str, Row | None] = table.rows
+        self._spliced = _spliced(table)
         self._legend = legend
         self._source = source
         self._gaps: list[Gap] = []
@@ -164,6 +175,9 @@ class _Reading:
     def _row_problem(self, fact: str, label: str) -> str | None:
         """Return what is wrong with a row as a whole, and note it."""
         row = self._rows.get(label)
+        if label in self._spliced:
+            self._gap(fact, "another row contradicts it, and rows are missing", "unreadable")
+            return "row contradicted by another"
         if row and len(row.cells) == len(self._header.labels):
             return None
         unreadable = row is None and label in self._rows
@@ -245,7 +259,9 @@ class _Reading:
         cells = [tuple(_OLD_KINDS.get(cell, cell) for cell in row.cells) if row else () for row in rows]
         for i, j in combinations(range(len(labels)), 2):
             told = (*cells[i][j : j + 1], *cells[j][i : i + 1])
-            if told and set(told) == {told[0]} and _LINK.fullmatch(told[0]):
+            if len(told) == 1 and (labels[i] if cells[i][j : j + 1] else labels[j]) in self._spliced:
+                self._gap(f"paths[{labels[i]},{labels[j]}]", "told by a contradicted row alone", "unreadable")
+            elif told and set(told) == {told[0]} and _LINK.fullmatch(told[0]):
                 yield Path(a=labels[i], b=labels[j], kind=told[0])
             elif told:
                 what = "/".join(cell[:20] for cell in told)

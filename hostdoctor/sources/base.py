@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Literal, Protocol
 
-from hostdoctor.facts import Fact, GapKind
+from hostdoctor.facts import Fact, GapKind, Sample
 
 # What a text is, by its content; the loose-text source names its sections so, and commands carry theirs.
 TextKind = Literal[
@@ -17,6 +17,8 @@ TextKind = Literal[
     "collect-env",
     "nvme-smart",
     "nvidia-smi-q",
+    "hwloc-xml",
+    "nccl-xml",
 ]
 
 
@@ -43,6 +45,8 @@ LIVE_COMMANDS = (TOPO_MATRIX, NUMACTL, LSPCI, LSCPU)
 INTERRUPTS = Command(kind="interrupts", argv=("/proc/interrupts",))
 NVIDIA_SMI_QUERY = Command(kind="nvidia-smi-q", argv=("nvidia-smi", "-q"))
 COLLECT_ENV = Command(kind="collect-env", argv=("collect_env",))
+HWLOC_XML = Command(kind="hwloc-xml", argv=("lstopo", "XML"))
+NCCL_XML = Command(kind="nccl-xml", argv=("NCCL", "topology", "XML"))
 
 
 def nvme_smart(drive: str) -> Command:
@@ -89,6 +93,9 @@ class Source(Protocol):
     def read(self, path: str) -> str | None:
         """Return a file's text (undecodable bytes replaced, at most 16 MiB), or None when it cannot be read."""
 
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a file's bytes as they are (at most 16 MiB), or None when it cannot be read."""
+
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gave None: ``("missing", "no such file")``, ``("denied", "permission denied")``."""
 
@@ -112,3 +119,9 @@ class Source(Protocol):
 
     def nvml(self) -> NvmlOutput:
         """Return what NVML says."""
+
+    def nvml_sample(self, seconds: float) -> Sample | None:
+        """Return NVML's counters read twice, this far apart; None where nobody can be asked now."""
+
+    def probe(self, question: str) -> str | None:
+        """Try something harmless (``set_mempolicy``) and return how it went; None where that means nothing."""

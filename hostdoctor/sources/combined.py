@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from hostdoctor.facts import GapKind
+from hostdoctor.facts import GapKind, Sample
 from hostdoctor.sources.base import Command, NvmlOutput, Output, Source, Space
 
 
@@ -18,6 +18,10 @@ class CombinedSource:
     def read(self, path: str) -> str | None:
         """Return the first text that a source has for this path."""
         return next((text for source in self._sources if (text := source.read(path)) is not None), None)
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return the first bytes that a source has for this path."""
+        return next((data for source in self._sources if (data := source.read_bytes(path)) is not None), None)
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why the first source has none."""
@@ -50,3 +54,9 @@ class CombinedSource:
         """Return the first answer that a source has."""
         answers = [source.nvml() for source in self._sources]
         return next((answer for answer in answers if answer.state != "not-asked"), answers[0])
+
+    def nvml_sample(self, seconds: float) -> Sample | None:
+        """Return None: this is not now."""
+
+    def probe(self, question: str) -> str | None:
+        """Return None: nothing can be tried."""

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hostdoctor.facts import GapKind
+from hostdoctor.facts import GapKind, Sample
 from hostdoctor.sources.base import Command, NvmlOutput, Output, Space
 from hostdoctor.sources.commands import Completed, Running
-from hostdoctor.sources.nvml import nvml_output, start_nvml
-from hostdoctor.sources.tree import DiskTree
+from hostdoctor.sources.nvml import nvml_output, nvml_sample, start_nvml, start_nvml_sample
+from hostdoctor.sources.tree import DiskTree, decoded
 
 
 class LiveSource:
@@ -30,6 +30,10 @@ class LiveSource:
     def read(self, path: str) -> str | None:
         """Return a file's text, or None."""
         return self._tree.read(path)
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a file's bytes, or None."""
+        return self._tree.read_bytes(path)
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gave None."""
@@ -67,11 +71,22 @@ class LiveSource:
 
     def environ(self, name: str) -> str | None:
         """Return an environment variable of this process."""
-        return os.environ.get(name)
+        value = os.environ.get(name)
+        return None if value is None else decoded(value)
 
     def nvml(self) -> NvmlOutput:
         """Return what NVML says."""
         return nvml_output(self._completed(self._nvml))
+
+    def nvml_sample(self, seconds: float) -> Sample | None:
+        """Return NVML's counters read twice, this far apart; a driver that does not answer costs its deadline."""
+        return nvml_sample(start_nvml_sample(seconds, self._timeout_s).wait())
+
+    def probe(self, question: str) -> str | None:
+        """Try whether a system call is permitted; a child does, as a filter may kill who calls it."""
+        from hostdoctor.sources.probes import probe
+
+        return probe(question, self._timeout_s)
 
     def _completed(self, running: Running) -> Completed:
         completed = running.wait()

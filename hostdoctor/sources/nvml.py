@@ -1,5 +1,6 @@
 """Asking NVML through a child process, and putting its lines together."""
 
+import contextlib
 import os
 import sys
 import time
@@ -9,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from hostdoctor.facts import Sample
 from hostdoctor.sources.base import NvmlOutput
 from hostdoctor.sources.commands import Completed, Running
 
@@ -20,21 +22,38 @@ def start_nvml(timeout_s: float) -> Running:
     return Running((sys.executable, str(CHILD)), time.monotonic() + timeout_s, os.environ)
 
 
+def start_nvml_sample(seconds: float, timeout_s: float) -> Running:
+    """Start a reader that reads the counters twice; :func:`nvml_sample` takes what it returns."""
+    deadline = time.monotonic() + timeout_s + seconds
+    return Running((sys.executable, str(CHILD), "sample", str(seconds)), deadline, os.environ)
+
+
+def nvml_sample(completed: Completed) -> Sample | None:
+    """Return the two readings, or None when there were not two."""
+    readings = next((part for part in _parts(completed.text) if "after" in part), None)
+    try:
+        return msgspec.convert(readings, Sample)
+    except msgspec.ValidationError:
+        return None
+
+
 def nvml_output(completed: Completed) -> NvmlOutput:
     """Return the document that the child's lines make, or why there is none.
 
     Lines that came before a timeout are kept: the GPUs that did answer stay known.
     """
-    document: dict[str, Any] = {"gpus": []}
+    gpus: list[Any] = []
+    document: dict[str, Any] = {}
     failure: NvmlOutput | None = None
     for part in _parts(completed.text):
         if "gpu" in part:
-            document["gpus"].append(part["gpu"])
+            gpus.append(part["gpu"])
         elif "state" in part:
-            failure = msgspec.convert(part, NvmlOutput)
+            with contextlib.suppress(msgspec.ValidationError):
+                failure = msgspec.convert(part, NvmlOutput)
         else:
             document.update(part)
-    answered = document if "count" in document else None
+    answered = document | {"gpus": gpus} if "count" in document else None
     if failure is not None:
         return NvmlOutput(document=answered, state=failure.state, reason=failure.reason)
     if "end" in document:
@@ -51,7 +70,7 @@ def _parts(text: str) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         try:
             part = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             continue
         if isinstance(part, dict):
             yield part

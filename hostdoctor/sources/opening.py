@@ -7,9 +7,18 @@ from pathlib import Path
 from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.sources.base import Source
 from hostdoctor.sources.root import RootSource
-from hostdoctor.sources.tree import DiskTree
+from hostdoctor.sources.tree import DiskTree, decoded
 
-MARKERS = ("sys/devices", "sys/bus", "sys/class", "proc/cpuinfo", "proc/meminfo", "proc/interrupts", "sos_commands")
+MARKERS = (
+    "sys/devices",
+    "sys/bus",
+    "sys/class",
+    "proc/cpuinfo",
+    "proc/meminfo",
+    "proc/interrupts",
+    "sos_commands",
+    "hostdoctor/manifest.json",
+)
 
 
 def open_source(names: Sequence[str]) -> Source:
@@ -18,6 +27,9 @@ def open_source(names: Sequence[str]) -> Source:
     Raises UsageError for what does not exist, SourceError for what cannot be read or holds nothing known.
     """
     sources = [_open(name) for name in names]
+    hosts = {source.read("/proc/sys/kernel/hostname") for source in sources if isinstance(source, RootSource)}
+    if len(hosts) > 1:
+        raise UsageError("--from names roots of different hosts: look at one at a time")
     if len(sources) == 1:
         return sources[0]
     from hostdoctor.sources.combined import CombinedSource
@@ -26,22 +38,24 @@ def open_source(names: Sequence[str]) -> Source:
 
 
 def _open(name: str) -> Source:
-    path = Path(name)
+    if not name:
+        raise UsageError("--from: an empty name")
+    path, label = Path(name), decoded(name)
     mode = 0 if name == "-" else _mode(path)
     if stat.S_ISDIR(mode):
-        return RootSource(DiskTree(str(_root_of(path))), name)
-    if stat.S_ISREG(mode) and (report := _bug_report(path, name)) is not None:
+        return RootSource(DiskTree(str(_root_of(path))), label)
+    if stat.S_ISREG(mode) and (report := _bug_report(path, label)) is not None:
         return report
     if stat.S_ISREG(mode) and _is_archive(path):
         from hostdoctor.sources.archive import read_archive
 
-        return _known(RootSource(read_archive(path), name))
+        return _known(RootSource(read_archive(path), label))
     from hostdoctor.sources.texts import TextSource, read_text_file
 
     text = read_text_file("-" if name == "-" else path)
     if name == "-" and "bug report log" in text[: 1 << 16]:
-        return _bug_report_text(text) or TextSource(((name, text),))
-    return TextSource(((name, text),))
+        return _bug_report_text(text) or TextSource(((label, text),))
+    return TextSource(((label, text),))
 
 
 def _bug_report(path: Path, label: str) -> Source | None:

@@ -12,7 +12,7 @@ from itertools import chain, groupby, islice
 from hostdoctor.facts import Fact
 from hostdoctor.parsers.prefix import common_prefix, cut_prefix
 from hostdoctor.parsers.text import clean_lines
-from hostdoctor.sources import signs_cpu, signs_gpu, signs_pci
+from hostdoctor.sources import signs_cpu, signs_gpu, signs_pci, signs_xml
 from hostdoctor.sources.base import TextKind
 from hostdoctor.sources.signs import TAIL, Format, Mark
 
@@ -76,7 +76,8 @@ class _Cluster:
 def recognise(text: str) -> tuple[Section, ...]:
     """Return every known output in a text, in order; ``()`` when nothing is known. Never raises."""
     formats = [(form, words) for form in FORMATS if (words := [word for word in form.words if word in text])]
-    if not formats:
+    has_documents = signs_xml.may_hold_documents(text)
+    if not formats and not has_documents:
         return ()
     lines = clean_lines(text)
     if "\n>" in text or text.startswith(">"):
@@ -85,11 +86,14 @@ def recognise(text: str) -> tuple[Section, ...]:
     if any(word in text for word in _STREAM_WORDS):
         numbers = _by_stream(lines)
         lines = cut_prefix([lines[number] for number in numbers], _MPIRUN)
+    documents = signs_xml.take_documents(lines) if has_documents else []
     clusters = _enough(lines, formats)
     bare = _without_prefixes(lines, clusters)
     if bare is not None:
         lines, clusters = bare, _enough(bare, formats)
-    return tuple(sorted(_sections(lines, clusters, numbers), key=lambda section: section.first_line))
+    found = [Section(kind=kind, text=text, first_line=numbers[at] + 1) for kind, at, text in documents[:MAX_SECTIONS]]
+    found.extend(_sections(lines, clusters, numbers))
+    return tuple(sorted(found, key=lambda section: section.first_line))
 
 
 def _sections(lines: Sequence[str], clusters: Sequence[_Cluster], numbers: Sequence[int]) -> Iterator[Section]:

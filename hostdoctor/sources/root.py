@@ -4,11 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hostdoctor.facts import GapKind
+from hostdoctor.facts import GapKind, Sample
 from hostdoctor.sources.base import Command, NvmlOutput, Output, Space, TextKind
+from hostdoctor.sources.manifest import NVML_PATH, CapturedOutput, read_manifest, read_outputs
 from hostdoctor.sources.tree import Tree, glob
-
-NVML_PATH = "/hostdoctor/nvml.json"
 
 # sosreport's naming: the command with odd characters as "_"; options vary between its versions.
 SOS_NAMES: dict[TextKind, tuple[str, ...]] = {
@@ -27,23 +26,32 @@ _NOTHING = "Failed to scan topology"
 
 
 class RootSource:
-    """Evidence from a file tree that is not this machine."""
+    """Evidence from a file tree that is not this machine; a capture's own words on what it lacks are used."""
 
     is_live = False
 
     def __init__(self, tree: Tree, label: str) -> None:
+        """Raise SourceError for a capture of a later format."""
         self._tree = tree
         self._settings: dict[str, str] | None = None
         self.label = label
+        self._manifest = read_manifest(tree, label)
+        self._outputs = read_outputs(tree)
 
     def read(self, path: str) -> str | None:
         """Return a file's text, or None; a setting that has no file, as a sosreport's ``sysctl -a`` shows it."""
         text = self._tree.read(path)
         return self._sysctl(path) if text is None and path.startswith(_SYSCTL) else text
 
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a file's bytes, or None."""
+        return self._tree.read_bytes(path)
+
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
-        """Say why :meth:`read` gave None."""
-        return self._tree.why_unreadable(path)
+        """Say why :meth:`read` gave None, on the host itself where a capture kept that."""
+        if self._manifest is None:
+            return self._tree.why_unreadable(path)
+        return self._manifest.errors.get(path, ("missing", "not in the capture"))
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Return a directory's names, sorted."""
@@ -57,14 +65,23 @@ class RootSource:
         """Return None: files do not tell how full their file system was."""
 
     def run(self, command: Command) -> tuple[Output, ...]:
-        """Return the outputs of this command that the tree holds under sosreport's names."""
+        """Return the outputs of this command: those that a capture lists, then others under sosreport's names."""
+        captured = [output for output in self._outputs if output.kind == command.kind]
+        listed = {output.file for output in self._outputs}
         trees = self._named("lspci-tree") if command.kind == "lspci" else ()
-        paths = (path for path in self._named(command.kind) if path not in trees)
-        return tuple(
+        paths = (path for path in self._named(command.kind) if path not in trees and path not in listed)
+        others = (
             Output(source=f"{self.label}:{path.lstrip('/')}", text=text)
             for path in dict.fromkeys(paths)
             if (text := self._tree.read(path)) and not text.startswith(_NOTHING)
         )
+        return (*map(self._output, captured), *others)
+
+    def _output(self, captured: CapturedOutput) -> Output:
+        text = None if captured.file is None else self._tree.read(captured.file)
+        if text is not None:
+            return Output(source=captured.source, text=text)
+        return Output(source=captured.source, reason=captured.reason or "not in the capture", kind=captured.gap)
 
     def _named(self, kind: TextKind) -> tuple[str, ...]:
         return tuple(p for name in SOS_NAMES.get(kind, ()) for p in glob(self._tree, f"/sos_commands/*/{name}"))
@@ -92,5 +109,12 @@ class RootSource:
             return NvmlOutput(reason="not captured")
         try:
             return msgspec.json.decode(text, type=NvmlOutput)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return NvmlOutput(reason=f"{NVML_PATH}: {error}")
+
+    def nvml_sample(self, seconds: float) -> Sample | None:
+        """Return None: this is not now."""
+
+    def probe(self, question: str) -> str | None:
+        """Return how the trial went when the host was captured, None when it was not tried."""
+        return None if self._manifest is None else self._manifest.probes.get(question)

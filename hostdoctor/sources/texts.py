@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from hostdoctor.errors import SourceError, UsageError
-from hostdoctor.facts import GapKind
+from hostdoctor.facts import GapKind, Sample
 from hostdoctor.sources.base import Command, NvmlOutput, Output, Space, TextKind
 from hostdoctor.sources.recognise import Section, recognise
 
@@ -29,6 +29,8 @@ _NAMES: dict[TextKind, str] = {
     "interrupts": "/proc/interrupts",
     "nvme-list": "nvme list",
     "collect-env": "environment report",
+    "hwloc-xml": "lstopo XML",
+    "nccl-xml": "NCCL topology XML",
 }
 
 
@@ -48,6 +50,9 @@ class TextSource:
         self.label = ", ".join(labels)
 
     def read(self, path: str) -> str | None:
+        """Return None: texts hold no files."""
+
+    def read_bytes(self, path: str) -> bytes | None:
         """Return None: texts hold no files."""
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:  # noqa: ARG002  whatever the path
@@ -77,6 +82,12 @@ class TextSource:
     def nvml(self) -> NvmlOutput:
         """Return that nobody was asked."""
         return NvmlOutput(reason="not in the given text")
+
+    def nvml_sample(self, seconds: float) -> Sample | None:
+        """Return None: this is not now."""
+
+    def probe(self, question: str) -> str | None:
+        """Return None: nothing can be tried."""
 
     def _add(self, label: str, sections: tuple[Section, ...]) -> None:
         if not sections:

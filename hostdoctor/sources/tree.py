@@ -5,7 +5,7 @@ import fnmatch
 import os
 import posixpath
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from hostdoctor.facts import GapKind
@@ -19,6 +19,9 @@ class Tree(Protocol):
 
     def read(self, path: str) -> str | None:
         """Return a regular file's text, or None."""
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a regular file's bytes, or None."""
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gives None."""
@@ -35,18 +38,29 @@ def link_target(path: str, target: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
 
 
+def decoded(text: str) -> str:
+    """Return a name or variable of the operating system with what could not be decoded replaced by U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 class DiskTree:
     """A directory as the root of a host. No link inside leads out of it; ``/`` itself needs no confining."""
 
     def __init__(self, root: str) -> None:
-        self._root = "" if root == "/" else os.path.realpath(root)
+        real = os.path.realpath(root)
+        self._root = "" if real in ("/", "//") else real
         self._real_parents: dict[str, str | None] = {}
 
     def read(self, path: str) -> str | None:
         """Return a regular file's text (undecodable bytes replaced, at most 16 MiB), or None."""
+        data = self.read_bytes(path)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a regular file's bytes, at most 16 MiB, or None."""
         try:
             descriptor = self._open(path)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: no name that this system's encoding has
             return None
         try:
             return _read_descriptor(descriptor, check_regular=bool(self._root), piecemeal=path.startswith("/proc/"))
@@ -65,21 +79,23 @@ class DiskTree:
                 os.close(descriptor)
         except OSError as error:
             return _kind(error), os.strerror(error.errno or 0).lower()
+        except ValueError:
+            return "missing", "no such file or directory"
         return "error", "not a regular file"
 
     def listdir(self, path: str) -> tuple[str, ...]:
         """Return a directory's names, sorted; ``()`` when it cannot be listed."""
-        real = self._real_parent(path) if self._root else path
         try:
-            return tuple(sorted(os.listdir(real))) if real else ()
-        except OSError:
+            real = self._real_parent(path) if self._root else path
+            return tuple(sorted(map(decoded, os.listdir(real)))) if real else ()
+        except (OSError, ValueError):
             return ()
 
     def readlink(self, path: str) -> str | None:
         """Return a link's target as an absolute path of the host, or None."""
         try:
-            return link_target(path, os.readlink(self._inside_root(path)))
-        except OSError:
+            return link_target(path, decoded(os.readlink(self._inside_root(path))))
+        except (OSError, ValueError):
             return None
 
     def _open(self, path: str) -> int:
@@ -126,21 +142,24 @@ class DiskTree:
 
 
 class MemoryTree:
-    """Files and links kept in memory, as read from an archive."""
+    """Files and links kept in memory, as read from an archive, and folders, which may be empty."""
 
-    def __init__(self, files: dict[str, bytes], links: dict[str, str]) -> None:
+    def __init__(self, files: dict[str, bytes], links: dict[str, str], folders: Iterable[str] = ()) -> None:
         self._files = files
         self._links = links
         self._names: dict[str, set[str]] = {}
-        for path in (*files, *links):
+        for path in (*files, *links, *folders):
             self._add_parents(path)
 
     def read(self, path: str) -> str | None:
         """Return a file's text, links followed, or None."""
-        data = self._files.get(path)
-        if data is None:
-            data = self._files.get(self._resolve(path))
+        data = self.read_bytes(path)
         return None if data is None else data.decode("utf-8", "replace")
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a file's bytes, links followed, or None."""
+        data = self._files.get(path)
+        return self._files.get(self._resolve(path)) if data is None else data
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:  # noqa: ARG002  an archive holds it or does not
         """Say what can be said."""
@@ -199,7 +218,7 @@ def glob(tree: Tree, pattern: str) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _read_descriptor(descriptor: int, *, check_regular: bool, piecemeal: bool) -> str | None:
+def _read_descriptor(descriptor: int, *, check_regular: bool, piecemeal: bool) -> bytes | None:
     if check_regular and not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return None
     data = os.read(descriptor, 65536)
@@ -210,7 +229,7 @@ def _read_descriptor(descriptor: int, *, check_regular: bool, piecemeal: bool) -
             chunks.append(data)
             size += len(data)
         data = b"".join(chunks)
-    return data.decode("utf-8", "replace")
+    return data
 
 
 def _kind(error: OSError) -> GapKind:

@@ -1,48 +1,57 @@
-"""What only checks ask for, so that a map alone is drawn without it: power, limits, DIMMs, health, planned paths."""
+"""What only checks ask for, so that a map alone is drawn without it: limits, health, PCI attributes, planned paths."""
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
 from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
+from hostdoctor.survey.cgroups import read_cgroups
 from hostdoctor.survey.dimms import read_dimms
 from hostdoctor.survey.health import with_health
+from hostdoctor.survey.isolation import read_isolation
+from hostdoctor.survey.limits import read_huge_pages, read_locked_memory
+from hostdoctor.survey.pci import DEVICES
+from hostdoctor.survey.pci_details import bar1_bytes, read_pci_details
 from hostdoctor.survey.power import read_cpu_power
+from hostdoctor.survey.sandbox import read_kernel_modules, read_mempolicy
 from hostdoctor.survey.storage import read_places
 from hostdoctor.survey.values import line
 
-HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage"
-HUGE_PAGE_SETTINGS = ("enabled", "defrag", "shmem_enabled")
+ASPM_POLICY = "/sys/module/pcie_aspm/parameters/policy"
 
 
 def with_details(source: Source, host: Host, paths: Iterable[str]) -> Host:
     """Return the host with everything that checks judge beyond the map; ``paths`` are those of the caller's plan."""
     nvme, gaps = with_health(source, host.nvme)
-    return msgspec.structs.replace(
+    host = msgspec.structs.replace(
         host,
         nvme=nvme,
         gaps=(*host.gaps, *gaps),
-        settings=host.settings | _huge_pages(source) | _locked_memory(source),
+        settings=host.settings | _settings(source, host),
         cpu_power=read_cpu_power(source),
         dimms=read_dimms(source),
         places=read_places(source, paths),
+        cgroups=read_cgroups(source),
     )
+    return _with_pci(source, host) if source.listdir(DEVICES) else host
 
 
-def _huge_pages(source: Source) -> dict[str, str]:
-    """Return the transparent huge page settings, of which the kernel brackets the one in force."""
-    found = {}
-    for name in HUGE_PAGE_SETTINGS:
-        chosen = re.search(r"\[([a-z_+]{1,20})\]", line(source, f"{HUGE_PAGES}/{name}") or "")
-        if chosen:
-            found[f"transparent_hugepage.{name}"] = chosen.group(1)
-    return found
+def _settings(source: Source, host: Host) -> dict[str, str]:
+    settings = read_huge_pages(source) | read_locked_memory(source)
+    settings |= read_isolation(source) | read_kernel_modules(source)
+    if host.gpus and len(host.numa_nodes) > 1:
+        settings |= read_mempolicy(source)
+    if (policy := line(source, ASPM_POLICY)) is not None:
+        settings["pcie_aspm.policy"] = policy
+    return settings
 
 
-def _locked_memory(source: Source) -> dict[str, str]:
-    """Return the soft and hard limit of locked memory: bytes or "unlimited"."""
-    limits = source.read("/proc/self/limits") or ""
-    match = re.search(r"^Max locked memory\s+(unlimited|\d{1,20})\s+(unlimited|\d{1,20})\b", limits, re.MULTILINE)
-    return {"rlimit.memlock.soft": match.group(1), "rlimit.memlock.hard": match.group(2)} if match else {}
+def _with_pci(source: Source, host: Host) -> Host:
+    """Return the host with the PCI attributes of the devices that the map says matter."""
+    devices, gaps = read_pci_details(source, host)
+    gpus = tuple(
+        gpu if gpu.bar1_bytes or not gpu.bdf else msgspec.structs.replace(gpu, bar1_bytes=bar1_bytes(source, gpu))
+        for gpu in host.gpus
+    )
+    return msgspec.structs.replace(host, pci_devices=devices, gpus=gpus, gaps=(*host.gaps, *gaps))

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Mapping
 
 from hostdoctor.facts import NodeKind, NumaNode
 from hostdoctor.parsers.cpulist import format_cpulist
+from hostdoctor.sources.base import HWLOC_XML, NCCL_XML
 from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.texts import Texts
+from hostdoctor.survey.xml_records import xml_nodes
 
 MIB = 1 << 20
+PARTIAL = {HWLOC_XML.label, NCCL_XML.label}  # what does not list every node
 FIELDS = ("cpus", "memory_bytes", "free_bytes", "distances")
 
 
@@ -21,14 +24,24 @@ def merge_nodes(sysfs: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> tupl
         )
         told.append(("numactl --hardware", _by_id(nodes)))
     told += [("lscpu", _by_id(NumaNode(id=n.id, cpus=n.cpus) for n in lscpu.nodes)) for lscpu in texts.lscpu]
+    told += [(source, _by_id(nodes)) for source, nodes in xml_nodes(texts)]
     ids = {source: sorted(nodes) for source, nodes in told if nodes}
-    if len({tuple(listed) for listed in ids.values()}) > 1:
-        notes.disagree("numa_nodes", {source: format_cpulist(listed) for source, listed in ids.items()})
+    _compare_ids(ids, notes)
     # the kernel's own list is whole; what only a text lists is another time or another machine
     chosen = ids.get("sysfs") or sorted({node for listed in ids.values() for node in listed})
     merged = tuple(_merge(node, _of(node, told), notes) for node in chosen)
     _note_open(merged, texts, notes)
+    _note_xml(merged, set(ids), texts, notes)
     return merged
+
+
+def _compare_ids(ids: Mapping[str, list[int]], notes: Notes) -> None:
+    """Keep that sources list different nodes; the XMLs may leave some out."""
+    whole = {source: listed for source, listed in ids.items() if source not in PARTIAL}
+    known = {node for listed in whole.values() for node in listed}
+    compared = whole | {source: listed for source, listed in ids.items() if known and not known.issuperset(listed)}
+    if len({tuple(listed) for listed in compared.values()}) > 1:
+        notes.disagree("numa_nodes", {source: format_cpulist(listed) for source, listed in compared.items()})
 
 
 def _note_open(merged: tuple[NumaNode, ...], texts: Texts, notes: Notes) -> None:
@@ -59,6 +72,16 @@ def with_kinds(nodes: tuple[NumaNode, ...], gpu_memory: frozenset[int]) -> tuple
     import msgspec
 
     return tuple(msgspec.structs.replace(node, kind=_kind(node, node.id in gpu_memory)) for node in nodes)
+
+
+def _note_xml(merged: tuple[NumaNode, ...], told: set[str], texts: Texts, notes: Notes) -> None:
+    """Keep what the XMLs could not tell of nodes and no other source told either."""
+    with_cpus = {f"numa_nodes[{node.id}].cpus" for node in merged if node.cpus is not None}
+    settled = with_cpus if told <= PARTIAL else {*with_cpus, "numa_nodes"}
+    gaps = [gap for hwloc in texts.hwloc for gap in hwloc.gaps] + [gap for nccl in texts.nccl for gap in nccl.gaps]
+    notes.add(gap for gap in gaps if gap.fact not in settled)
+    if told == {NCCL_XML.label}:
+        notes.gap("numa_nodes", NCCL_XML.label, "it leaves out nodes without a GPU or NIC in use")
 
 
 def _kind(node: NumaNode, is_gpu_memory: bool) -> NodeKind | None:

@@ -7,6 +7,7 @@ from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.pci import bdf_key
 from hostdoctor.survey.pci_class import CLASS_CODES
 from hostdoctor.survey.texts import Texts
+from hostdoctor.survey.xml_records import xml_functions
 
 
 def merge_pci(sysfs: tuple[PciDevice, ...], texts: Texts, notes: Notes) -> tuple[PciDevice, ...]:
@@ -26,7 +27,17 @@ def merge_pci(sysfs: tuple[PciDevice, ...], texts: Texts, notes: Notes) -> tuple
                 root_complex=f.root_complex,
             )
             _merge(devices, told, notes, ("sysfs", "lspci -tv"))
+    _merge_xml(devices, {device.bdf for device in sysfs}, texts, notes)
     return tuple(sorted(devices.values(), key=lambda device: bdf_key(device.bdf)))
+
+
+def _merge_xml(devices: dict[str, PciDevice], sysfs: set[str], texts: Texts, notes: Notes) -> None:
+    """Join the XMLs' functions; where sysfs lists the bus, a function that it lacks is not there."""
+    for source, told in xml_functions(texts):
+        if sysfs and told.bdf not in sysfs:
+            notes.disagree(f"pci_devices[{told.bdf}]", {"sysfs": None, source: told.bdf})
+        else:
+            _merge(devices, told, notes, ("sysfs" if sysfs else "lspci", source))
 
 
 def _merge_listings(devices: dict[str, PciDevice], texts: Texts, notes: Notes) -> None:

@@ -12,6 +12,8 @@ from hostdoctor.survey.values import cpulist, ids, integer
 NODES = "/sys/devices/system/node"
 CPUS = "/sys/devices/system/cpu"
 KIB = 1024
+MAX_PACKAGE = 1 << 16  # -1 as an unsigned number is no package
+_DISTANCE = re.compile(r"[1-9][0-9]{0,2}")
 
 
 def read_nodes(source: Source, packages: dict[int, int]) -> tuple[tuple[NumaNode, ...], tuple[Gap, ...]]:
@@ -32,7 +34,7 @@ def read_cores(source: Source) -> tuple[Core, ...]:
         topology = f"{CPUS}/cpu{cpu}/topology"
         key = cpulist(source.read(f"{topology}/thread_siblings_list")) or _mask_cpus(_mask(source, topology))
         if key and key not in cores:
-            cores[key] = Core(cpus=key, package=integer(source.read(f"{topology}/physical_package_id")))
+            cores[key] = Core(cpus=key, package=_package(source, topology))
     return tuple(cores.values()) or _cores_of_cpuinfo(source.read("/proc/cpuinfo") or "")
 
 
@@ -47,6 +49,11 @@ def _cores_of_cpuinfo(text: str) -> tuple[Core, ...]:
             threads.setdefault((package, core), []).append(cpu)
     ordered = sorted(threads.items(), key=lambda item: min(item[1]))
     return tuple(Core(cpus=format_cpulist(cpus), package=package) for (package, _), cpus in ordered)
+
+
+def _package(source: Source, topology: str) -> int | None:
+    package = integer(source.read(f"{topology}/physical_package_id"))
+    return package if package is not None and package < MAX_PACKAGE else None
 
 
 def _mask(source: Source, topology: str) -> str:
@@ -69,11 +76,10 @@ def with_packages(nodes: tuple[NumaNode, ...], packages: dict[int, int]) -> tupl
 
 def _online(source: Source, folder: str, prefix: str) -> tuple[int, ...]:
     """Return the online ids of a folder of numbered things, from its list or else from its names."""
-    listed = ids(source.read(f"{folder}/online"))
-    if listed:
-        return tuple(sorted(listed))
     names = (re.fullmatch(rf"{prefix}(\d{{1,6}})", name) for name in source.listdir(folder))
-    return tuple(sorted(int(match.group(1)) for match in names if match))
+    present = {int(match.group(1)) for match in names if match}
+    listed = ids(source.read(f"{folder}/online"))
+    return tuple(sorted(present & listed if listed else present))
 
 
 def _node(source: Source, node: int, online: tuple[int, ...], packages: dict[int, int], gaps: list[Gap]) -> NumaNode:
@@ -118,7 +124,7 @@ def _distances(source: Source, base: str, node: int, online: tuple[int, ...], ga
     """Return the distance to each online node; the kernel prints one number for each, in order of id."""
     text = source.read(f"{base}/distance")
     values = (text or "").split()
-    if len(values) == len(online) and all(value.isdigit() and len(value) < 6 for value in values):
+    if len(values) == len(online) and all(_DISTANCE.fullmatch(value) for value in values):
         return {str(other): int(value) for other, value in zip(online, values, strict=True)}
     if text is None:
         gaps.append(_gap(source, f"numa_nodes[{node}].distances", f"{base}/distance"))

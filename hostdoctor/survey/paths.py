@@ -4,6 +4,8 @@ from itertools import combinations
 
 from hostdoctor.facts import Fact, Gpu, Nic, Path
 
+MAX_ENDS = 512  # above it the pairs are more than anybody reads
+
 
 class End(Fact, frozen=True, kw_only=True):
     """One end of a path."""
@@ -16,6 +18,8 @@ class End(Fact, frozen=True, kw_only=True):
 
 def derive_paths(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...]) -> tuple[Path, ...]:
     """Return GPU-GPU, GPU-NIC and NIC-NIC paths by nvidia-smi's definitions; pairs that cannot be told are left out.
+
+    None at all above MAX_ENDS devices.
 
     NVLink is not in the PCI tree: two GPUs joined by it show their PCIe path here.
     """
@@ -39,6 +43,8 @@ def derive_paths(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...]) -> tuple[Path, ..
         for nic in nics
         if nic.bdf is not None
     ]
+    if len(ends) > MAX_ENDS:
+        return ()
     pairs = ((a, b, _kind(a, b)) for a, b in combinations(ends, 2))
     return tuple(Path(a=a.label, b=b.label, kind=kind) for a, b, kind in pairs if kind)
 

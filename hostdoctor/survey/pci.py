@@ -18,11 +18,20 @@ _SPEED = re.compile(r"(\d{1,3}(?:\.\d)?) GT/s")
 def read_pci_devices(source: Source) -> tuple[tuple[PciDevice, ...], tuple[Gap, ...]]:
     """Return the functions in order of address, and a gap when the bus cannot be listed."""
     names = source.listdir(DEVICES)
-    if not names and not source.listdir("/sys/bus"):
+    if not names:
         kind, reason = source.why_unreadable(DEVICES)
-        return (), (Gap(fact="pci_devices", source=DEVICES, reason=reason, kind=kind),)
-    devices = (_device(source, name) for name in names)
-    return tuple(sorted((d for d in devices if d is not None), key=lambda d: bdf_key(d.bdf))), ()
+        is_empty = kind == "error"  # a folder that could be opened, and held nothing
+        return (), () if is_empty else (Gap(fact="pci_devices", source=DEVICES, reason=reason, kind=kind),)
+    found = (_device(source, name) for name in names)
+    devices = tuple(sorted((d for d in found if d is not None), key=lambda d: bdf_key(d.bdf)))
+    return devices, tuple(_class_gap(source, d.bdf) for d in devices if d.class_code is None or d.vendor_id is None)
+
+
+def _class_gap(source: Source, bdf: str) -> Gap:
+    """Return why nobody can say what a function is."""
+    path = f"{device_path(source, bdf)}/class"
+    kind, reason = source.why_unreadable(path)
+    return Gap(fact=f"pci_devices[{bdf}].class_code", source=path, reason=reason, kind=kind)
 
 
 def bdf_key(bdf: str) -> tuple[int, str]:

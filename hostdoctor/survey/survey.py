@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hostdoctor.facts import Gpu, Host, Nic, NvidiaDriver, NvmeController, PciDevice, System
+from hostdoctor.facts import Gpu, Host, Nic, NumaNode, NvidiaDriver, NvmeController, PciDevice, System
+from hostdoctor.parsers.nvml import NvmlDocument, parse_nvml
 from hostdoctor.sources.base import LIVE_COMMANDS, NvmlOutput, Source
 from hostdoctor.survey.devices import read_block_devices, read_nics, read_nvme
 from hostdoctor.survey.merge_devices import merge_nics, merge_nvme, nics_from_listing, nvme_from_listing
@@ -18,6 +19,7 @@ from hostdoctor.survey.pci import by_bdf, node_gap, read_pci_devices
 from hostdoctor.survey.pci_class import is_nvidia
 from hostdoctor.survey.system import read_allowed, read_settings, read_system
 from hostdoctor.survey.texts import Texts, read_texts
+from hostdoctor.survey.xml_records import name_drives, name_nics, with_nccl_paths
 
 # lscpu's vendors whose names differ from systemd-detect-virt's.
 HYPERVISORS = {"null": "", "phyp": "powervm", "windows subsystem for linux": "wsl2"}
@@ -48,31 +50,34 @@ def survey_map(source: Source) -> Host:
     allowed = read_allowed(source)
     texts = read_texts(source, notes)
     nvml = source.nvml()
+    driver = parse_nvml(nvml.document, ended=nvml.state == "ok")
+    notes.add(driver.gaps)
 
     nodes = with_packages(merge_nodes(sysfs_nodes, texts, notes), packages_by_cpu(cores))
     devices = merge_pci(sysfs_devices, texts, notes)
-    if not devices:
+    if not devices or sysfs_devices:
         notes.add(gaps)
+    devices = _on_known_nodes(devices, nodes, notes)
     sysfs = by_bdf(sysfs_devices)
-    seen = find_gpus(source, devices, frozenset(sysfs), nvml, texts, notes)
+    seen = find_gpus(source, devices, frozenset(sysfs), driver, texts, notes)
     nodes = with_kinds(nodes, gpu_memory_nodes(seen, nodes))
     gpus = settle_gpus(seen, nodes, allowed, notes)
     nics, virtual, nvme = _adapters(source, devices, bool(sysfs_devices))
-    nics = merge_nics(nics, virtual, texts, notes)
-    nvme = merge_nvme(nvme, by_bdf(devices), texts, source, notes)
+    nics = merge_nics(name_nics(nics, devices, texts), virtual, texts, notes)
+    nvme = merge_nvme(name_drives(nvme, texts), by_bdf(devices), texts, source, notes)
     for name, placed in (("gpus", gpus), ("nics", nics), ("nvme", nvme)):
         _note_open(source, name, placed, sysfs, notes)
     _about_gpus(gpus, notes)
     paths = texts.matrices[0].paths if texts.matrices else ()
     if not texts.matrices and nodes:
-        paths = derive_paths(gpus, nics)
-    system = _merge_system(system, texts, nvml)
+        paths = with_nccl_paths(derive_paths(gpus, nics), texts, _labels(gpus, nics))
+    system = _merge_system(system, texts, driver.driver_version)
     for environment in texts.collect_envs:
         if environment.topology_not_collected and not texts.matrices:
             notes.gap("paths", "collect_env", "GPU Topology: could not collect")
     if not _virtualization_told(system, texts):
         notes.add(system_gaps)
-    if source.is_live and not any(is_nvidia(device) for device in devices) and nvml.state == "absent":
+    if not any(is_nvidia(device) for device in devices) and nvml.state == "absent":
         notes.settled("source:topo-matrix", kind="missing")
     return Host(
         system=system,
@@ -88,7 +93,7 @@ def survey_map(source: Source) -> Host:
         block_devices=read_block_devices(source),
         allowed=allowed,
         settings=settings,
-        nvidia=_nvidia(nvml, texts),
+        nvidia=_nvidia(nvml, driver, texts),
         sources=(source.label, *texts.sources),
         is_live=source.is_live,
     )
@@ -103,6 +108,17 @@ def _adapters(
     physical = by_bdf(device for device in devices if not device.is_virtual_function)
     virtual = by_bdf(device for device in devices if device.is_virtual_function)
     return read_nics(source, physical), read_nics(source, virtual), read_nvme(source, physical)
+
+
+def _on_known_nodes(devices: tuple[PciDevice, ...], nodes: tuple[NumaNode, ...], notes: Notes) -> tuple[PciDevice, ...]:
+    """Return the functions without nodes that the host does not list; 4294967295 is the kernel's -1."""
+    known = {node.id for node in nodes}
+    strange = [d for d in devices if known and d.numa_node is not None and d.numa_node not in known]
+    for device in strange:
+        reason = f"{device.numa_node}, but the host lists no such node"
+        notes.gap(f"pci_devices[{device.bdf}].numa_node", "sysfs or lspci", reason)
+    lost = {device.bdf for device in strange}
+    return tuple(msgspec.structs.replace(d, numa_node=None) if d.bdf in lost else d for d in devices)
 
 
 def _note_open(
@@ -138,7 +154,13 @@ def _about_gpus(gpus: tuple[Gpu, ...], notes: Notes) -> None:
             notes.rename(f"pci_devices[{gpu.bdf}]", f"gpus[{position}]")
 
 
-def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
+def _labels(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...]) -> dict[str, str]:
+    """Map GPUs' addresses and NICs' names to what paths call them."""
+    named = {gpu.bdf: f"GPU{gpu.index}" for gpu in gpus if gpu.bdf is not None and gpu.index is not None}
+    return named | {nic.name: nic.label or nic.name for nic in nics if nic.name is not None}
+
+
+def _merge_system(system: System, texts: Texts, driver: str | None) -> System:
     """Return the system with what texts and NVML add; the kernel's own files count first."""
     for lscpu in texts.lscpu:
         system = msgspec.structs.replace(
@@ -148,6 +170,17 @@ def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
             packages=system.packages or lscpu.sockets,
             virtualization=system.virtualization or _hypervisor(lscpu.hypervisor_vendor),
         )
+    for hwloc in texts.hwloc:
+        system = msgspec.structs.replace(
+            system,
+            hostname=system.hostname or hwloc.hostname,
+            kernel=system.kernel or hwloc.kernel,
+            architecture=system.architecture or hwloc.architecture,
+            cpu_model=system.cpu_model or hwloc.cpu_model,
+            packages=system.packages or hwloc.packages,
+        )
+    for nccl in texts.nccl:
+        system = msgspec.structs.replace(system, architecture=system.architecture or nccl.architecture)
     for environment in texts.collect_envs:
         wsl2 = "wsl2" if environment.wsl2 else None
         system = msgspec.structs.replace(
@@ -156,7 +189,7 @@ def _merge_system(system: System, texts: Texts, nvml: NvmlOutput) -> System:
             virtualization=wsl2 or system.virtualization or _hypervisor(environment.hypervisor_vendor),
             nvidia_driver=system.nvidia_driver or environment.nvidia_driver,
         )
-    driver = (nvml.document or {}).get("driver_version") or next((q.driver_version for q in texts.queries), None)
+    driver = driver or next((q.driver_version for q in texts.queries), None)
     return msgspec.structs.replace(system, nvidia_driver=system.nvidia_driver or driver)
 
 
@@ -172,13 +205,12 @@ def _virtualization_told(system: System, texts: Texts) -> bool:
     return any((lscpu.architecture or "").startswith("x86") and lscpu.model_name for lscpu in texts.lscpu)
 
 
-def _nvidia(nvml: NvmlOutput, texts: Texts) -> NvidiaDriver:
+def _nvidia(nvml: NvmlOutput, driver: NvmlDocument, texts: Texts) -> NvidiaDriver:
     if nvml.state == "not-asked" and texts.queries:
         return NvidiaDriver(state="ok", gpu_count=texts.queries[0].attached)
     if nvml.state == "not-asked":
         return NvidiaDriver(reason=nvml.reason)
-    document = nvml.document or {}
-    return NvidiaDriver(state=nvml.state, reason=nvml.reason, gpu_count=document.get("count"))
+    return NvidiaDriver(state=nvml.state, reason=nvml.reason, gpu_count=driver.count)
 
 
 def _environment(source: Source) -> dict[str, str]:

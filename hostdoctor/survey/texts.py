@@ -7,11 +7,13 @@ from hostdoctor.errors import ParseError
 from hostdoctor.facts import Fact
 from hostdoctor.sources.base import (
     COLLECT_ENV,
+    HWLOC_XML,
     INTERRUPTS,
     LIVE_COMMANDS,
     LSCPU,
     LSPCI,
     LSPCI_TREE,
+    NCCL_XML,
     NUMACTL,
     NVIDIA_SMI_QUERY,
     NVME_LIST,
@@ -24,10 +26,12 @@ from hostdoctor.survey.notes import Notes
 
 if TYPE_CHECKING:
     from hostdoctor.parsers.collect_env import CollectEnv
+    from hostdoctor.parsers.hwloc_xml import HwlocTopology
     from hostdoctor.parsers.interrupts import Interrupts
     from hostdoctor.parsers.lscpu import LscpuRecord
     from hostdoctor.parsers.lspci import LspciListing
     from hostdoctor.parsers.lspci_tree import LspciTree
+    from hostdoctor.parsers.nccl_xml import NcclTopology
     from hostdoctor.parsers.numactl import NumactlHardware
     from hostdoctor.parsers.nvidia_smi_q import NvidiaSmiQuery
     from hostdoctor.parsers.nvme_list import NvmeList
@@ -48,6 +52,8 @@ class Texts(Fact, frozen=True, kw_only=True):
     nvme_lists: "tuple[NvmeList, ...]" = ()
     collect_envs: "tuple[CollectEnv, ...]" = ()
     queries: "tuple[NvidiaSmiQuery, ...]" = ()
+    hwloc: "tuple[HwlocTopology, ...]" = ()
+    nccl: "tuple[NcclTopology, ...]" = ()
     sources: tuple[str, ...] = ()
 
 
@@ -73,6 +79,8 @@ def read_texts(source: Source, notes: Notes) -> Texts:
         nvme_lists=records(NVME_LIST, _nvme_list),
         collect_envs=records(COLLECT_ENV, _collect_env),
         queries=records(NVIDIA_SMI_QUERY, _nvidia_smi_q),
+        hwloc=records(HWLOC_XML, _hwloc_xml),
+        nccl=records(NCCL_XML, _nccl_xml),
         sources=tuple(seen),
     )
 
@@ -151,3 +159,15 @@ def _nvidia_smi_q() -> "Callable[[str, str], NvidiaSmiQuery]":
     from hostdoctor.parsers.nvidia_smi_q import parse_nvidia_smi_q
 
     return parse_nvidia_smi_q
+
+
+def _hwloc_xml() -> "Callable[[str, str], HwlocTopology]":
+    from hostdoctor.parsers.hwloc_xml import parse_hwloc_xml
+
+    return parse_hwloc_xml
+
+
+def _nccl_xml() -> "Callable[[str, str], NcclTopology]":
+    from hostdoctor.parsers.nccl_xml import parse_nccl_xml
+
+    return parse_nccl_xml

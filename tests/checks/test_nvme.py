@@ -107,6 +107,14 @@ class TestQueuesSpanNodes:
         assert quiet(nvme_queues_span_nodes, two_nodes(nvme=(drive(queues=queues),))) == "no-evidence"
 
 
+@pytest.mark.parametrize("function", [nvme_queues_span_nodes, nvme_irq_off_node])
+@pytest.mark.parametrize(("cpus", "irq_cpus"), [("foo", "0-3"), ("0-3", "3-0"), ("\x1b", "-1")])
+def test_a_queue_whose_cpus_are_no_list_is_not_judged(function: Check, cpus: str, irq_cpus: str) -> None:
+    judge(function, two_nodes(nvme=(drive(queues=(queue(1, cpus, irq_cpus),)),)))
+    host = Host(numa_nodes=(node(0, "foo"), node(1, "4-7")), nvme=(drive(queues=(queue(1, "0-3", "5"),)),))
+    judge(function, host)
+
+
 class TestIrqOffNode:
     def test_managed_is_information(self) -> None:
         host = two_nodes(nvme=(drive(queues=(queue(1, "0-3", "5"),), queues_irq_managed=True),))

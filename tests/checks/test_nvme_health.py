@@ -99,7 +99,7 @@ USUAL = IoBaseline(r_await_ms=0.1, w_await_ms=0.05, queue_depth=2.0)
 
 def loaded(seconds: float = 10.0, baseline: IoBaseline | None = USUAL, is_live: bool = True, **rises: int) -> Host:
     """Return a host whose nvme0n1 was read twice; counters that are not named did not move."""
-    counters = ("reads", "read_ticks_ms", "writes", "write_ticks_ms", "weighted_ticks_ms")
+    counters = ("read_ios", "read_ticks_ms", "write_ios", "write_ticks_ms", "time_in_queue_ms")
     before = {f"block.nvme0n1.{name}": 5000 for name in counters}
     after = {f"block.nvme0n1.{name}": 5000 + rises.get(name, 0) for name in counters}
     return two_nodes(
@@ -112,22 +112,22 @@ def loaded(seconds: float = 10.0, baseline: IoBaseline | None = USUAL, is_live: 
 
 class TestLatency:
     def test_reads_far_above_the_baseline_warn(self) -> None:
-        found = fires(nvme_latency_high, loaded(reads=10_000, read_ticks_ms=5_000, weighted_ticks_ms=5_000))
+        found = fires(nvme_latency_high, loaded(read_ios=10_000, read_ticks_ms=5_000, time_in_queue_ms=5_000))
         assert found.severity == "warning"
         assert found.subject == "nvme0n1"
         assert "read 0.50 ms (usually 0.10 ms)" in found.message
         assert "in flight" not in found.message
 
     def test_writes_and_queue_depth_too(self) -> None:
-        found = fires(nvme_latency_high, loaded(writes=10_000, write_ticks_ms=90_000, weighted_ticks_ms=90_000))
+        found = fires(nvme_latency_high, loaded(write_ios=10_000, write_ticks_ms=90_000, time_in_queue_ms=90_000))
         assert "write 9.00 ms (usually 0.05 ms)" in found.message
         assert "in flight 9.00 (usually 2.00)" in found.message
 
     def test_three_times_the_baseline_is_not_far(self) -> None:
-        assert quiet(nvme_latency_high, loaded(reads=10_000, read_ticks_ms=3_000, weighted_ticks_ms=3_000)) is None
+        assert quiet(nvme_latency_high, loaded(read_ios=10_000, read_ticks_ms=3_000, time_in_queue_ms=3_000)) is None
 
     def test_too_few_milliseconds_are_rounding(self) -> None:
-        assert quiet(nvme_latency_high, loaded(reads=3, read_ticks_ms=99, weighted_ticks_ms=99)) is None
+        assert quiet(nvme_latency_high, loaded(read_ios=3, read_ticks_ms=99, time_in_queue_ms=99)) is None
 
     @pytest.mark.parametrize("rises", [{}, {"read_ticks_ms": -5000, "reads": -5000}, {"read_ticks_ms": 500}])
     def test_idle_reset_and_odd_counters_say_nothing(self, rises: dict[str, Any]) -> None:
@@ -138,8 +138,8 @@ class TestLatency:
         assert quiet(nvme_latency_high, loaded(baseline=partial, writes=10, write_ticks_ms=5_000)) is None
 
     def test_the_last_sample_counts(self) -> None:
-        slow = loaded(reads=10_000, read_ticks_ms=50_000)
-        calm = loaded(reads=10_000, read_ticks_ms=1_000)
+        slow = loaded(read_ios=10_000, read_ticks_ms=50_000)
+        calm = loaded(read_ios=10_000, read_ticks_ms=1_000)
         both = two_nodes(nvme=slow.nvme, block_devices=slow.block_devices, samples=(*slow.samples, *calm.samples))
         assert quiet(nvme_latency_high, both) is None
 

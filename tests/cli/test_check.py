@@ -197,3 +197,20 @@ def test_an_acceptance_of_an_unknown_id_is_a_mistake(tmp_path: Path) -> None:
     ran = hostdoctor("check", "--demo", "--config", str(config))
     assert (ran.status, ran.err.count("\n")) == (64, 1)
     assert "HD999" in ran.err
+
+
+@pytest.mark.parametrize("arguments", [("--gpus", ","), ("--gpus", " , "), ("--select", "HD201", "--ignore", "HD201")])
+def test_a_selection_of_nothing_is_usage_not_ok(arguments: tuple[str, ...]) -> None:
+    ran = hostdoctor("check", "--demo", *arguments)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 100_000, "a" * (2 << 20)])
+def test_a_hostile_configuration_is_usage(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    ran = hostdoctor("check", "--demo", "--config", str(tmp_path / "config.toml"))
+    assert (ran.status, ran.err.count("\n")) == (64, 1)
+
+
+def test_a_configuration_that_is_no_file_is_usage() -> None:
+    assert hostdoctor("check", "--demo", "--config", "/dev/zero").status == 64

@@ -100,3 +100,15 @@ def test_bad_input_is_one_clear_line(tmp_path: Path, command: str) -> None:
         assert "internal error" not in ran.err, case
         found[case] = (ran.status, status)
     assert {case: pair for case, pair in found.items() if pair[0] != pair[1]} == {}
+
+
+def test_roots_of_two_hosts_are_not_one(root_of: Root) -> None:
+    ran = hostdoctor("topo", "--from", root_of("demo"), "--from", root_of("workstation"))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)
+
+
+def test_a_link_to_the_real_root_is_the_root(tmp_path: Path) -> None:
+    (tmp_path / "r").symlink_to("/")
+    through, direct = topo(str(tmp_path / "r")), topo("/")
+    assert through["system"] == direct["system"]
+    assert through["pci_devices"] == direct["pci_devices"]

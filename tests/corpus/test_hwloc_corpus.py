@@ -1,9 +1,6 @@
 """Gathered roots of real machines: the map equals their sysfs files, and what hwloc's lstopo makes of them."""
 
-import os
 import re
-import shutil
-import subprocess  # noqa: TID251  runs lstopo, the other opinion
 import tarfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -13,8 +10,10 @@ import pytest
 from hostdoctor.facts import Host
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.sources.opening import open_source
+from hostdoctor.sources.texts import TextSource
 from hostdoctor.survey import survey
 from tests.support.corpus import corpus, corpus_names
+from tests.support.lstopo import WAYS, differences, lstopo_xml
 
 TARS = [name for name in corpus_names("hwloc") if name.endswith(".tar.bz2")]
 # Where hwloc itself merges, hides or ignores: overlapping CPU maps, 32-bit domains, nodes without memory.
@@ -109,6 +108,13 @@ def test_pci_localities_equal_lstopo(roots: dict[str, Path], name: str) -> None:
     assert differing == {}
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", sorted(set(TARS) - MERGED_BY_HWLOC))
+def test_lstopo_xml_tells_what_sysfs_tells_or_less(roots: dict[str, Path], name: str, way: str) -> None:
+    text = lstopo_xml(roots[name], *WAYS[way])
+    assert differences(host_of(roots, name), survey(TextSource([("host.xml", text)]))) == []
+
+
 def kernel_cpus(node: Path) -> str:
     """Return a node's CPUs from its bitmap, by arithmetic of its own."""
     words = (node / "cpumap").read_text().strip().split(",")
@@ -117,13 +123,7 @@ def kernel_cpus(node: Path) -> str:
 
 
 def lstopo(root: Path) -> ET.Element:
-    program = shutil.which("lstopo-no-graphics")
-    if program is None:
-        pytest.skip("lstopo-no-graphics (Debian hwloc-nox) is not installed")
-    environment = os.environ | {"HWLOC_FSROOT": str(root), "HWLOC_THISSYSTEM": "0", "HWLOC_HIDE_ERRORS": "2"}
-    command = [program, "--of", "xml", "--whole-io", "--disallowed", "-"]
-    done = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=60)
-    return ET.fromstring(done.stdout)
+    return ET.fromstring(lstopo_xml(root, "--whole-io", "--disallowed"))
 
 
 def mask_cpus(mask: str) -> frozenset[int]:

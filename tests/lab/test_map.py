@@ -175,7 +175,7 @@ def test_the_tree_as_text(guest: Guest) -> None:
     drives = {bdf: drive["name"] for bdf, drive in by(guest.host("plain")["nvme"], "bdf").items()}
     assert (ran.status, ran.err) == (0, "")
     for line in (
-        "lab: 3 NUMA nodes, 2 GPUs, 0 NICs, 3 NVMe drives, under kvm",
+        "lab: 2 GPUs, 3 NUMA nodes, 0 NICs, 3 NVMe drives, under kvm",
         "NUMA node 2: no CPUs, 0.2 GiB, memory-only, distance to 0:17, 1:28",
         f"   └─ 0000:a0:00.0 > 0000:a1:00.0 [x8 16 GT/s]  shared by GPU1, {drives[NEAR1]}",
         f"   └─ {drives[NEAR0]} QEMU NVMe Ctrl, {NEAR0} [x4 16 of 32 GT/s], behind 0000:20:01.0 [x4 16 GT/s]",

@@ -548,7 +548,8 @@ def test_a_damaged_list_is_read_or_refused(text: str, start: int, length: int, p
         assert isinstance(parse_nvme_list(text[:start] + put + text[start + length :]), NvmeList)
 
 
-names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=12)
+# Without "[": a "[0m" counts as a colour whose escape character was lost.
+names = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="["), min_size=1, max_size=12)
 spaced = st.lists(names, min_size=1, max_size=3).map(" ".join)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from hostdoctor.errors import SourceError
 from hostdoctor.sources import archive as module
+from hostdoctor.sources import tar_reading
 from hostdoctor.sources.archive import read_archive
 
 Fill = Callable[[tarfile.TarFile], None]
@@ -63,24 +64,74 @@ def test_hostile_members_are_refused(tmp_path: Path, case: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_link_that_leads_out_gives_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../../etc/passwd", "/../../etc/passwd"])
+def test_a_link_that_leads_out_gives_nothing(tmp_path: Path, target: str) -> None:
     def fill(archive: tarfile.TarFile) -> None:
         plain(archive)
-        add(archive, "host1/sys/shadow", b"", type=tarfile.SYMTYPE, linkname="/../../../../etc/passwd")
+        add(archive, "host1/proc/shadow", b"", type=tarfile.SYMTYPE, linkname=target)
 
-    assert read_archive(make(tmp_path / "a", fill)).read("/sys/shadow") is None
+    assert read_archive(make(tmp_path / "a", fill)).read("/proc/shadow") is None
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../../etc/passwd", "/../../etc/passwd"])
+def test_a_link_of_sysfs_that_leads_out_is_refused(tmp_path: Path, target: str) -> None:
     def fill(archive: tarfile.TarFile) -> None:
-        add_many(archive, 10, bytes(module.MAX_FILE_BYTES))
+        plain(archive)
+        add(archive, "host1/sys/shadow", b"", type=tarfile.SYMTYPE, linkname=target)
 
-    with pytest.raises(SourceError, match="unpacks to more than 80 MiB"):
+    with pytest.raises(SourceError, match="leads out of the archive"):
         read_archive(make(tmp_path / "a", fill))
 
 
+def test_contents_and_names_count_against_one_limit(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="unpacks to more than 80 MiB"):
+        read_archive(make(tmp_path / "a", lambda a: add_many(a, 10, bytes(module.MAX_FILE_BYTES)), "w"))
+
+
+def test_a_member_told_twice_alike_is_one(tmp_path: Path) -> None:
+    def fill(archive: tarfile.TarFile) -> None:
+        plain(archive)
+        plain(archive)
+
+    assert read_archive(make(tmp_path / "a", fill)).read("/sys/devices/x/vendor") == "0x10de\n"
+
+
+def test_an_empty_folder_is_there(tmp_path: Path) -> None:
+    def fill(archive: tarfile.TarFile) -> None:
+        plain(archive)
+        add(archive, "host1/sys/class/infiniband", b"", type=tarfile.DIRTYPE)
+
+    assert read_archive(make(tmp_path / "a", fill)).listdir("/sys/class") == ("infiniband",)
+
+
+def test_long_names_of_every_kind_are_read(tmp_path: Path) -> None:
+    name = "host1/sys/devices/" + "/".join(["0000:00:01.0"] * 20) + "/" + "n" * 120
+
+    def fill(archive: tarfile.TarFile) -> None:
+        plain(archive)
+        add(archive, name, b"1")
+        add(archive, "host1/sys/link", b"", type=tarfile.SYMTYPE, linkname=name.removeprefix("host1/sys/"))
+
+    for kind in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        path = tmp_path / str(kind)
+        with tarfile.open(path, "w:gz", format=kind) as archive:
+            fill(archive)
+        assert read_archive(path).read("/sys/link") == "1"
+
+
+def test_a_log_of_many_megabytes_is_skipped(tmp_path: Path) -> None:
+    def fill(archive: tarfile.TarFile) -> None:
+        add(archive, "sos/sos_commands/logs/journalctl", bytes(range(256)) * (17 << 12))
+        add(archive, "sos/var/log/messages", bytes(range(256)) * (17 << 12))
+        add(archive, "sos/sos_commands/numa/numactl_--hardware", b"available: 1 nodes (0)\n")
+
+    tree = read_archive(make(tmp_path / "a", fill, "w"))
+    assert tree.read("/sos_commands/numa/numactl_--hardware") == "available: 1 nodes (0)\n"
+    assert tree.read("/sos_commands/logs/journalctl") is None
+
+
 def test_too_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_MEMBERS", 100)
+    monkeypatch.setattr(tar_reading, "MAX_MEMBERS", 100)
     with pytest.raises(SourceError, match="more than 100 members"):
         read_archive(make(tmp_path / "a", lambda a: add_many(a, 101, b"x")))
 

@@ -87,3 +87,14 @@ def test_a_denied_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "sys" / "secret").write_text("x")
     (tmp_path / "sys" / "secret").chmod(0)
     assert DiskTree(str(tmp_path)).why_unreadable("/sys/secret") == ("denied", "permission denied")
+
+
+def test_a_name_that_is_not_utf8_is_listed_replaced(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"a\xff")
+    (tmp_path / odd).write_text("x", encoding="ascii")
+    (tmp_path / "link").symlink_to(odd)
+    disk = DiskTree(str(tmp_path))
+    assert disk.listdir("/") == ("a\ufffd", "link")
+    assert disk.readlink("/link") == "/a\ufffd"
+    assert disk.read("/link") == "x"
+    assert disk.read("/a\ufffd") is None

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from hostdoctor.parsers.cpulist import format_cpulist
+from hostdoctor.sources.nvml_child import FABRIC_STATES
 from tests.support.hostbuilder import load_host
 from tests.support.hostbuilder.catalogue import parts
 from tests.support.hostbuilder.commands import path_kind
@@ -26,6 +27,7 @@ LIBRARY = "libnvidia-ml.so.1"
 
 # nvmlReturn_t, by what happened.
 NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH = 3, 4, 9, 15, 18
+UNKNOWN_ERROR = 999
 NEVER = -1  # as a sleep: no answer at all
 
 # nvmlGpuTopologyLevel_t by nvidia-smi's word for a path.
@@ -81,8 +83,17 @@ def topology_of(name: str) -> dict[tuple[int, int], str]:
 
 def _fields(gpu: Mapping[str, Any]) -> dict[str, Any]:
     """Return a GPU of the document as flat fields."""
-    told = {**gpu, **gpu["link"]}
+    told = {**gpu, **gpu["link"], "fabric": _fabric(gpu.get("fabric"))}
     return {key: _text(key, value) for key, value in told.items() if key not in ("index", "errors", "link")}
+
+
+def _fabric(told: Mapping[str, Any] | None) -> str | None:
+    """Return a fabric's state as the double's numbers; a status is Success or else Unknown Error."""
+    if told is None:
+        return None
+    states = {text: number for number, text in FABRIC_STATES.items()}
+    status = 0 if told["status"] == "Success" else UNKNOWN_ERROR
+    return f"{states[told['state']]}:{status}:{told['clique_id']}:{told['cluster_uuid'].replace('-', '')}"
 
 
 def _text(key: str, value: Any) -> Any:

@@ -1,236 +1,203 @@
-"""What only checks ask for, read from the kernel's files: power, memory modules, limits, drive health."""
+"""What only checks judge: PCI attributes, isolation, control groups, modules; each found, absent, unreadable."""
 
-import os
-from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
-from hostdoctor.facts import Dimm, Host, NvmeController, NvmeHealth
-from hostdoctor.sources.base import Command, Output, nvme_smart
+from hostdoctor.diagnosis import Ask
+from hostdoctor.diagnosis.registry import load_rules
+from hostdoctor.diagnosis.report import CheckResult
+from hostdoctor.diagnosis.runner import diagnose
+from hostdoctor.facts import Cgroup, Host, PciErrors
 from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import MemoryTree
-from hostdoctor.survey.details import with_details
-from hostdoctor.survey.dimms import read_dimms
-from hostdoctor.survey.health import with_health
-from hostdoctor.survey.power import read_cpu_power
+from hostdoctor.survey import survey, survey_map
+from hostdoctor.survey.cgroups import read_cgroups
+from hostdoctor.survey.isolation import read_isolation
+from hostdoctor.survey.sandbox import read_kernel_modules, read_mempolicy
+from tests.support.config_space import config_space
+from tests.support.hostbuilder import build_files, load_host, rooted_files
 
-CPUS = "/sys/devices/system/cpu"
-EDAC = "/sys/devices/system/edac/mc"
-MIB = 1 << 20
-
-
-def root(files: dict[str, str]) -> RootSource:
-    return RootSource(MemoryTree({path: f"{text}\n".encode() for path, text in files.items()}, {}), "test")
+GPU0, NIC0, ROOT0 = "0000:1b:00.0", "0000:18:00.0", "0000:15:01.0"
 
 
-def policies(*governors: str, **values: str) -> dict[str, str]:
-    files = {f"{CPUS}/cpufreq/policy{i}/scaling_governor": name for i, name in enumerate(governors)}
-    named = {f"{CPUS}/cpufreq/policy{i}/{name}": v for i in range(len(governors)) for name, v in values.items()}
-    return files | named
+def surveyed(name: str = "dgx-h100", *, details: bool = True, **changes: Any) -> Host:
+    """Return a described host with more files; a name ``bdf/attribute`` is of that function."""
+    built = build_files(load_host(name))
+    files = rooted_files(built)
+    parents = {path.rpartition("/")[0] for path in built.files if path.startswith("/sys/devices/")}
+    folders = {path.rpartition("/")[2]: path for path in parents}
+    for key, value in changes.pop("files", {}).items():
+        bdf, _, attribute = key.partition("/")
+        files[f"{folders[bdf]}/{attribute}" if bdf else key] = value if isinstance(value, bytes) else value.encode()
+    links = built.links | {f"{folders[bdf]}/iommu_group": target for bdf, target in changes.pop("groups", {}).items()}
+    source = RootSource(MemoryTree(files, links), name)
+    return survey(source) if details else survey_map(source)
 
 
-class TestPower:
-    def test_governors_are_counted_over_all_policies(self) -> None:
-        files = policies(*["powersave"] * 11, "performance", scaling_driver="intel_pstate")
-        files[f"{CPUS}/cpufreq/policy0/energy_performance_preference"] = "balance_performance"
-        files[f"{CPUS}/cpufreq/policy11/energy_performance_preference"] = "performance"
-        power = read_cpu_power(root(files))
-        assert power.governors == {"powersave": 11, "performance": 1}
-        assert power.driver == "intel_pstate"
-        assert power.energy_preferences == ("balance_performance", "performance")
-
-    def test_kernels_with_a_folder_in_each_cpu_only(self) -> None:
-        files = {f"{CPUS}/cpu0/cpufreq/scaling_governor": "ondemand", f"{CPUS}/cpu0/cpufreq/scaling_driver": "x"}
-        power = read_cpu_power(root(files))
-        assert (power.governors, power.driver) == ({"ondemand": 1}, "x")
-
-    def test_idle_states_from_shallow_to_deep(self) -> None:
-        files: dict[str, str] = {}
-        for number, name, latency, disable in ((0, "POLL", "0", "0"), (2, "C6", "133", "1"), (10, "C10", "x", "")):
-            folder = f"{CPUS}/cpu0/cpuidle/state{number}"
-            files |= {f"{folder}/name": name, f"{folder}/latency": latency, f"{folder}/disable": disable}
-        found = [(s.name, s.exit_latency_us, s.disabled) for s in read_cpu_power(root(files)).idle_states]
-        assert found == [("POLL", 0, False), ("C6", 133, True), ("C10", None, None)]
-
-    def test_nothing_is_known_of_a_virtual_machine(self) -> None:
-        power = read_cpu_power(root({f"{CPUS}/online": "0-1"}))
-        assert (power.driver, power.governors, power.idle_states) == (None, {}, ())
+def source(files: dict[str, str]) -> RootSource:
+    return RootSource(MemoryTree({path: text.encode() for path, text in files.items()}, {}), "x")
 
 
-def module(mc: int, slot: int, name: str, label: str, size: object = 32768, location: str = "") -> dict[str, str]:
-    folder = f"{EDAC}/mc{mc}"
-    return {
-        f"{folder}/mc_name": name,
-        f"{folder}/dimm{slot}/dimm_label": label,
-        f"{folder}/dimm{slot}/dimm_location": location,
-        f"{folder}/dimm{slot}/size": str(size),
-    }
+def verdict(host: Host, id: str) -> CheckResult:
+    rules = tuple(rule for rule in load_rules() if rule.id == id)
+    return diagnose(host, Ask(), rules).results[0]
 
 
-class TestDimms:
-    def test_a_module(self) -> None:
-        label = "CPU_SrcID#1_MC#0_Chan#1_DIMM#0"
-        files = module(2, 3, "Intel_10nm Socket#1 IMC#0", label, location="channel 1 slot 0 ")
-        assert read_dimms(root(files)) == (
-            Dimm(label=label, controller="mc2", package=1, location="channel 1 slot 0", size_bytes=32768 * MIB),
+def device(host: Host, bdf: str) -> Any:
+    return next(d for d in host.pci_devices if d.bdf == bdf)
+
+
+def aer(name: str, total: int) -> str:
+    return f"RxErr 0\nBadTLP {total}\nTOTAL_ERR_{name} {total}\n"
+
+
+class TestPci:
+    def test_root_reads_payload_and_redirection(self) -> None:
+        built = build_files(load_host("dgx-h100"))
+        bridges = {p.split("/")[-2] for p in built.files if p.endswith("/config")}
+        files = {f"{bdf}/config": config_space(max_payload_bytes=512, acs_control=0x1D) for bdf in bridges}
+        host = surveyed(files=files | {f"{GPU0}/config": config_space(max_payload_bytes=256)})
+        assert (device(host, ROOT0).max_payload_bytes, device(host, ROOT0).acs_redirects) == (512, True)
+        assert (device(host, GPU0).max_payload_bytes, device(host, GPU0).acs_redirects) == (256, False)
+        assert not [gap for gap in host.gaps if gap.fact == "pci_devices.config"]
+        assert verdict(host, "HD206").findings[0].severity == "warning"
+        assert verdict(host, "HD208").findings[0].subject.startswith("GPU0")
+
+    def test_without_root_one_gap_says_so(self) -> None:
+        host = surveyed()
+        (gap,) = (gap for gap in host.gaps if gap.fact == "pci_devices.config")
+        assert (gap.kind, "64 bytes" in gap.reason) == ("denied", True)
+        assert verdict(host, "HD206").skip_kind == "needs-root"
+
+    def test_error_totals_are_read_where_it_matters(self) -> None:
+        told = {
+            f"{GPU0}/aer_dev_correctable": aer("COR", 12),
+            f"{GPU0}/aer_dev_nonfatal": aer("NONFATAL", 0),
+            f"{GPU0}/aer_dev_fatal": "garbled",
+            f"{ROOT0}/aer_dev_correctable": aer("COR", 3),
+            "0000:00:00.1/aer_dev_correctable": aer("COR", 99),  # a peripheral: on no GPU's way
+        }
+        host = surveyed(files=told)
+        assert device(host, GPU0).errors == PciErrors(correctable=12, nonfatal=0)
+        assert device(host, "0000:00:00.1").errors is None
+        found = verdict(host, "HD210").findings[0]
+        assert (found.subject, found.severity) == (f"GPU0, port {ROOT0}", "info")
+
+    def test_the_map_alone_reads_none_of_it(self) -> None:
+        host = surveyed(details=False, files={f"{GPU0}/aer_dev_correctable": aer("COR", 12)})
+        assert device(host, GPU0).errors is None
+        assert (host.cgroups, host.gaps) == ((), ())
+        assert "cpu.isolated" not in host.settings
+
+    def test_groups_of_an_iommu(self) -> None:
+        host = surveyed("gb200-tray")
+        assert device(host, host.gpus[0].bdf or "").iommu_type == "identity"
+        host = surveyed(
+            groups={GPU0: "/sys/kernel/iommu_groups/7"}, files={"/sys/kernel/iommu_groups/7/type": "DMA-FQ\n"}
         )
+        assert (device(host, GPU0).iommu_type, device(host, NIC0).iommu_type) == ("DMA-FQ", "off")
+        assert verdict(host, "HD207").findings[0].subject == "GPU0"
+        assert device(surveyed(), GPU0).iommu_type is None
+
+    def test_bar1_from_the_resource_where_the_driver_does_not_tell(self) -> None:
+        host = surveyed()
+        assert host.gpus[0].bar1_bytes == 131072 << 20
+        built = build_files(load_host("dgx-h100"))
+        files = {path: data for path, data in rooted_files(built).items() if path != "/hostdoctor/nvml.json"}
+        host = survey(RootSource(MemoryTree(files, built.links), "x"))
+        assert (host.gpus[0].nvlinks, host.gpus[0].bar1_bytes) == (None, 131072 << 20)
+
+    @pytest.mark.parametrize("text", ["", "nonsense\n" * 9, "0x0 0x1 0x2\n", "0x" + "f" * 999 + " 0x1 0x2\n"])
+    def test_a_resource_that_says_nothing(self, text: str) -> None:
+        built = build_files(load_host("dgx-h100"))
+        files = {path: data for path, data in rooted_files(built).items() if path != "/hostdoctor/nvml.json"}
+        path = next(path for path in files if path.endswith(f"/{GPU0}/resource"))
+        host = survey(RootSource(MemoryTree(files | {path: text.encode()}, built.links), "x"))
+        assert host.gpus[0].bar1_bytes is None
+
+
+class TestIsolation:
+    CPU = "/sys/devices/system/cpu"
 
     @pytest.mark.parametrize(
-        ("mc", "name", "label", "package"),
+        ("files", "found"),
         [
-            (3, "Skylake Socket#1 IMC#1", "CPU_SrcID#1_MC#1_Chan#0_DIMM#0", 1),
-            (1, "Broadwell SrcID#1_Ha#0", "CPU_SrcID#1_Ha#0_Chan#2_DIMM#0", 1),
-            (0, "i10nm", "CPU_SrcID#0_MC#0_Chan#0_DIMM#0", 0),
-            (1, "F19h_M10h", "mc#1csrow#0channel#3", 1),
-            (1, "F1Ah", "mc#1csrow#0channel#3", 1),
-            (1, "F17h_M30h", "mc#1csrow#0channel#3", 1),
-            (3, "F17h", "mc#3csrow#0channel#1", None),
-            (0, "ghes_edac", "P1_Node0_Channel0_Dimm0", 1),
-            (0, "ghes_edac", "CPU1 DIMM_A1", 1),
-            (0, "ghes_edac", "PROC 2 DIMM 3", 2),
-            (0, "ghes_edac", "A1", None),
-            (0, "ghes_edac", "P1DIMMA1", None),
+            ({}, {}),
+            ({f"{CPU}/isolated": "\n"}, {"cpu.isolated": ""}),
+            (
+                {f"{CPU}/isolated": "2-3,6\n", f"{CPU}/nohz_full": "(null)\n"},
+                {"cpu.isolated": "2-3,6", "cpu.nohz_full": ""},
+            ),
+            ({"/proc/cmdline": "ro quiet\n"}, {"cpu.isolated": "", "cpu.nohz_full": ""}),
+            (
+                {"/proc/cmdline": "ro isolcpus=managed_irq,domain,4-7 nohz_full=4-5 quiet\n"},
+                {"cpu.isolated": "4-7", "cpu.nohz_full": "4-5"},
+            ),
+            ({f"{CPU}/isolated": "junk", "/proc/cmdline": "isolcpus=1"}, {"cpu.isolated": "1", "cpu.nohz_full": ""}),
+            ({"/proc/cmdline": "isolcpus=nonsense"}, {"cpu.isolated": "", "cpu.nohz_full": ""}),
         ],
     )
-    def test_the_socket_of_each_driver(self, mc: int, name: str, label: str, package: int | None) -> None:
-        (dimm,) = read_dimms(root(module(mc, 0, name, label)))
-        assert dimm.package == package
-
-    def test_empty_and_unreadable_sizes(self) -> None:
-        files = module(0, 0, "x", "a", 0) | module(0, 10, "x", "b", "?") | module(0, 9, "x", "c", 16)
-        assert [(d.label, d.size_bytes) for d in read_dimms(root(files))] == [("c", 16 * MIB), ("b", None)]
-
-    def test_no_driver(self) -> None:
-        assert read_dimms(root({"/sys/devices/system/edac/power/control": "auto"})) == ()
+    def test_sysfs_then_the_command_line(self, files: dict[str, str], found: dict[str, str]) -> None:
+        assert read_isolation(source(files)) == found
 
 
-LIMITS = """Limit                     Soft Limit           Hard Limit           Units
-Max cpu time              unlimited            unlimited            seconds
-Max locked memory         8388608              unlimited            bytes
-Max address space         unlimited            unlimited            bytes"""
-
-
-class TestSettings:
-    def test_limits_and_huge_pages(self) -> None:
-        folder = "/sys/kernel/mm/transparent_hugepage"
+class TestCgroups:
+    def test_every_ancestor_of_version_2(self) -> None:
+        root = "/sys/fs/cgroup"
         files = {
-            "/proc/self/limits": LIMITS,
-            f"{folder}/enabled": "always [madvise] never",
-            f"{folder}/defrag": "always defer [defer+madvise] madvise never",
-            f"{folder}/shmem_enabled": "always within_size advise [never] deny force",
+            "/proc/self/cgroup": "0::/kubepods/pod1/box\n",
+            f"{root}/cgroup.controllers": "cpu memory\n",
+            f"{root}/kubepods/cpu.max": "max 100000\n",
+            f"{root}/kubepods/pod1/cpu.max": "250000 100000\n",
+            f"{root}/kubepods/pod1/box/cpu.max": "max 100000\n",
         }
-        assert with_details(root(files), Host(settings={"a": "b"}), ()).settings == {
-            "a": "b",
-            "rlimit.memlock.soft": "8388608",
-            "rlimit.memlock.hard": "unlimited",
-            "transparent_hugepage.enabled": "madvise",
-            "transparent_hugepage.defrag": "defer+madvise",
-            "transparent_hugepage.shmem_enabled": "never",
+        groups = read_cgroups(source(files))
+        assert [(group.path, group.cpu_limit_cpus) for group in groups] == [
+            ("/kubepods/pod1/box", None),
+            ("/kubepods/pod1", 2.5),
+            ("/kubepods", None),
+        ]
+        assert [group.cpu_limited for group in groups] == [False, True, False]
+
+    def test_version_1_by_its_controllers(self) -> None:
+        root = "/sys/fs/cgroup/cpu,cpuacct"
+        files = {
+            "/proc/self/cgroup": "5:memory:/x\n4:cpu,cpuacct:/job\n0::/\n",
+            f"{root}/job/cpu.cfs_quota_us": "50000\n",
+            f"{root}/job/cpu.cfs_period_us": "100000\n",
+            f"{root}/cpu.cfs_quota_us": "-1\n",
         }
+        assert read_cgroups(source(files)) == (
+            Cgroup(path="/job", folder=f"{root}/job", cpu_limited=True, cpu_limit_cpus=0.5),
+            Cgroup(path="/", folder=root, cpu_limited=False),
+        )
 
-    @pytest.mark.parametrize("text", ["", "Max locked memory", "Max locked memory  many  few  bytes"])
-    def test_what_is_not_a_limit_is_unknown(self, text: str) -> None:
-        assert with_details(root({"/proc/self/limits": text}), Host(), ()).settings == {}
+    def test_a_container_sees_its_own_group_as_the_root(self) -> None:
+        files = {"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "200000 100000\n"}
+        assert [group.cpu_limit_cpus for group in read_cgroups(source(files))] == [2.0]
+        files["/proc/self/cgroup"] = "0::/../../other\n"
+        assert [group.path for group in read_cgroups(source(files))] == ["/"]
 
+    @pytest.mark.parametrize("text", ["", "junk", "1 2 3", "100000", "100000 0", "-5 100000"])
+    def test_what_is_no_quota(self, text: str) -> None:
+        files = {"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": text}
+        assert read_cgroups(source(files)) == ()
 
-class Live(RootSource):
-    """A host that is alive: SMART logs by command, files from a tree."""
-
-    is_live = True
-
-    def __init__(self, files: dict[str, str], answer: Callable[[Command], Output]) -> None:
-        super().__init__(MemoryTree({path: text.encode() for path, text in files.items()}, {}), "this host")
-        self.answer = answer
-        self.asked: list[str] = []
-
-    def run(self, command: Command) -> tuple[Output, ...]:
-        self.asked.append(command.label)
-        return (self.answer(command),)
-
-
-def drive(number: int, **more: Any) -> NvmeController:
-    return NvmeController(name=f"nvme{number}", **({"transport": "pcie", "state": "live"} | more))
+    @pytest.mark.parametrize("text", ["", ":::\n", "0::" + "/a" * 100_000, "x\n" * 1000])
+    def test_hostile_membership_ends(self, text: str) -> None:
+        assert read_cgroups(source({"/proc/self/cgroup": text})) == ()
 
 
-def healthy(command: Command) -> Output:
-    text = '{\n  "critical_warning" : 0,\n  "media_errors" : "0"\n}\n'
-    return Output(source=command.label, text=text)
+class TestSandbox:
+    OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
 
+    def test_modules(self) -> None:
+        files = {"/proc/modules": "nvidia_peermem 16384 0 - Live 0x0\nnvidia 1 2 - Live 0x0\n"}
+        assert read_kernel_modules(source(files)) == {"modules.peer_memory": "nvidia_peermem"}
+        files = {"/proc/modules": "ext4 1 2\n", "/proc/driver/nvidia/version": self.OPEN}
+        assert read_kernel_modules(source(files)) == {"modules.peer_memory": "", "modules.nvidia": "open"}
+        assert read_kernel_modules(source({})) == {}
 
-DEV = {f"/dev/nvme{i}": "" for i in (0, 1, 2, 10)}
-LOG = NvmeHealth(critical_warning=0, media_errors=0)
-
-
-class TestHealth:
-    @pytest.fixture(autouse=True)
-    def _as_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(os, "geteuid", lambda: 0)
-
-    def test_root_reads_each_drive(self) -> None:
-        source = Live(DEV, healthy)
-        drives, gaps = with_health(source, (drive(0), drive(10)))
-        assert [(d.name, d.health) for d in drives] == [("nvme0", LOG), ("nvme10", LOG)]
-        assert gaps == ()
-        assert source.asked == ["nvme smart-log -o json /dev/nvme0", "nvme smart-log -o json /dev/nvme10"]
-
-    @pytest.mark.parametrize("other", [{"transport": "tcp"}, {"state": "dead"}, {"name": None}, {"state": None}])
-    def test_what_may_never_answer_is_not_asked(self, other: dict[str, Any]) -> None:
-        source = Live(DEV, healthy)
-        with_health(source, (msgspec.structs.replace(drive(0), **other),))
-        assert source.asked == []
-
-    def test_without_root_or_a_device_node_nothing_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        source = Live({"/dev/null": ""}, healthy)
-        with_health(source, (drive(0),))
-        source = Live(DEV, healthy)
-        monkeypatch.setattr(os, "geteuid", lambda: 1000)
-        with_health(source, (drive(0),))
-        assert source.asked == []
-
-    def test_a_missing_tool_is_one_gap(self) -> None:
-        source = Live(DEV, lambda command: Output(source=command.label, reason="nvme: command not found"))
-        drives, gaps = with_health(source, (drive(0), drive(1)))
-        assert [(gap.source, gap.kind) for gap in gaps] == [("nvme smart-log", "missing")]
-        assert [d.health for d in drives] == [None, None]
-
-    def test_one_bad_drive_costs_itself_only(self) -> None:
-        def answer(command: Command) -> Output:
-            if command.label.endswith("nvme1"):
-                return Output(source=command.label, reason="did not answer within 5 s", kind="timeout")
-            return Output(source=command.label, text="garbage") if command.label.endswith("nvme2") else healthy(command)
-
-        drives, gaps = with_health(Live(DEV, answer), (drive(0), drive(1), drive(2)))
-        assert [d.health for d in drives] == [LOG, None, None]
-        assert [gap.kind for gap in gaps] == ["timeout", "unreadable"]
-        assert "garbage" in gaps[1].reason
-
-    @pytest.mark.parametrize(
-        "name", ["nvme_smart-log_.dev.nvme3n1", "nvme_smart-log_-o_json_dev_nvme3", "nvme_smart-log_.dev.nvme3.txt"]
-    )
-    def test_a_capture_holds_logs_under_sosreports_names(self, name: str) -> None:
-        source = root({f"/sos_commands/nvme/{name}": "critical_warning : 0x4\nmedia_errors : 0\n"})
-        drives, gaps = with_health(source, (drive(3), drive(30)))
-        assert [d.health.critical_warning if d.health else None for d in drives] == [4, None]
-        assert gaps == ()
-
-    def test_the_sensor_needs_no_root(self) -> None:
-        folder = "/sys/class/nvme/nvme0/hwmon7"
-        files = {f"{folder}/temp1_input": "41850\n", f"{folder}/temp1_alarm": "0\n"}
-        (seen,), _ = with_health(root(files), (drive(0),))
-        assert (seen.temperature_celsius, seen.temperature_alarm) == (41.85, False)
-
-    @pytest.mark.parametrize("files", [{}, {"temp1_input": ""}, {"temp1_input": "hot", "temp1_alarm": "?"}])
-    def test_no_sensor_no_temperature(self, files: dict[str, str]) -> None:
-        paths = {f"/sys/class/nvme/nvme0/hwmon7/{name}": text for name, text in files.items()}
-        (seen,), _ = with_health(root(paths), (drive(0),))
-        assert (seen.temperature_celsius, seen.temperature_alarm) == (None, None)
-
-    def test_details_bring_it_all_together(self) -> None:
-        host = with_details(Live(DEV, healthy), Host(nvme=(drive(0), drive(3))), ())
-        assert [d.health for d in host.nvme] == [LOG, None]
-
-
-def test_the_command_is_an_argument_list() -> None:
-    assert nvme_smart("nvme0").argv == ("nvme", "smart-log", "-o", "json", "/dev/nvme0")
+    def test_a_capture_tries_nothing(self) -> None:
+        assert read_mempolicy(source({"/proc/self/status": "Seccomp:\t0\n"})) == {}

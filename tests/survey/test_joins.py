@@ -4,8 +4,12 @@ from typing import Any
 
 import pytest
 
-from hostdoctor.facts import Host
+from hostdoctor.diagnosis import Ask
+from hostdoctor.diagnosis.runner import diagnose
+from hostdoctor.facts import GapKind, Host
+from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.texts import TextSource
+from hostdoctor.sources.tree import MemoryTree
 from hostdoctor.survey import survey
 
 TREE = """\
@@ -149,3 +153,66 @@ def test_an_old_table_s_version_is_not_part_of_the_model() -> None:
     text = "\n".join(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     (drive,) = host_of(text + "\n").nvme
     assert (drive.model, drive.firmware) == ("EXAMPLE SSD 400", "FW1")
+
+
+def root(files: dict[str, str], links: dict[str, str] | None = None) -> Host:
+    """Return the survey of two nodes of four CPUs each, with further files."""
+    base = {"/sys/devices/system/node/online": "0-1\n"}
+    for node in (0, 1):
+        folder = f"/sys/devices/system/node/node{node}"
+        base |= {f"{folder}/cpulist": f"{4 * node}-{4 * node + 3}\n", f"{folder}/distance": "10 21\n"}
+        base |= {f"{folder}/meminfo": f"Node {node} MemTotal:  8000 kB\nNode {node} MemFree:  10 kB\n"}
+    data = {path: text.encode() for path, text in (base | files).items()}
+    return survey(RootSource(MemoryTree(data, links or {}), "root"))
+
+
+def gpu_files(bdf: str, node: str, vendor: str = "0x10de") -> dict[str, str]:
+    folder = f"/sys/bus/pci/devices/{bdf}"
+    return {
+        f"{folder}/vendor": vendor + "\n",
+        f"{folder}/device": "0x2330\n",
+        f"{folder}/class": "0x030200\n",
+        f"{folder}/numa_node": node + "\n",
+    }
+
+
+@pytest.mark.parametrize("node", ["4294967295", "65535", "7", "-1", "", "x"])
+def test_a_node_that_the_host_does_not_list_is_unknown(node: str) -> None:
+    host = root(gpu_files("0000:01:00.0", node))
+    assert (host.gpus[0].numa_node, host.gpus[0].numa_nodes) == (None, ())
+    assert any(gap.fact in ("gpus[0].numa_node", "pci_devices[0000:01:00.0].numa_node") for gap in host.gaps)
+
+
+def test_a_gpu_that_is_passed_through_is_not_numbered() -> None:
+    files = gpu_files("0000:01:00.0", "0") | gpu_files("0000:02:00.0", "1")
+    host = root(files, {"/sys/bus/pci/devices/0000:01:00.0/driver": "../../../../bus/pci/drivers/vfio-pci"})
+    assert [(gpu.bdf, gpu.index) for gpu in host.gpus] == [("0000:02:00.0", 0), ("0000:01:00.0", None)]
+
+
+def test_listed_nodes_and_cpus_must_be_there() -> None:
+    host = root({"/sys/devices/system/node/online": "0-65000\n", "/sys/devices/system/cpu/online": "0-65000\n"})
+    assert [node.id for node in host.numa_nodes] == [0, 1]
+    assert host.cores == ()
+
+
+@pytest.mark.parametrize("distance", ["10 ²¹\n", "0 21\n", "10 99999\n", "10\n"])
+def test_distances_that_cannot_be_are_unknown(distance: str) -> None:
+    host = root({"/sys/devices/system/node/node0/distance": distance})
+    assert host.numa_nodes[0].distances == {}
+    assert any(gap.fact == "numa_nodes[0].distances" for gap in host.gaps)
+
+
+class Denied(MemoryTree):
+    """A tree in which what is missing was denied."""
+
+    def why_unreadable(self, path: str) -> tuple[GapKind, str]:
+        return "denied", "permission denied"
+
+
+@pytest.mark.parametrize("hidden", ["class", "vendor", ""])
+def test_pci_that_may_not_be_read_is_unknown_not_empty(hidden: str) -> None:
+    files = {p: t for p, t in gpu_files("0000:01:00.0", "0").items() if hidden and not p.endswith(hidden)}
+    files |= {"/sys/devices/system/node/online": "0\n", "/sys/devices/system/node/node0/cpulist": "0-3\n"}
+    host = survey(RootSource(Denied({path: text.encode() for path, text in files.items()}, {}), "root"))
+    report = diagnose(host, Ask(), ())
+    assert (report.status, "PCI functions cannot be read" in (report.unknown or "")) == ("unknown", True)

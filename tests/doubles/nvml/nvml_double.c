@@ -10,6 +10,9 @@
  *   gpu.n.sleep_ms                            before every answer of this GPU (-1: never answers)
  *   gpu.n.lost_after                          after so many answers this GPU is lost, its handle too
  *   gpu.n.crash_after                         after so many answers the process dies of SIGSEGV
+ *   gpu.n.rise.<field>                        by how much this number is larger each time that it is asked
+ *   gpu.n.fabric                              "state:status:clique:32 hex digits", as numbers of NVML's enums
+ *   gpu.n.field.<id>                          nvmlFieldValue_t of this id; gpu.n.violation.<policy> likewise
  *   topology.a.b                              nvmlGpuTopologyLevel_t of a pair, a < b
  */
 #include <signal.h>
@@ -27,7 +30,8 @@
 
 typedef int Return;
 typedef unsigned long long U64;
-typedef struct Gpu { int index; long answers; } Gpu;
+#define MAX_RISING 16
+typedef struct Gpu { int index; long answers; char rising[MAX_RISING][MAX_KEY]; U64 asked[MAX_RISING]; } Gpu;
 
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
@@ -44,6 +48,15 @@ typedef struct { unsigned version; U64 total, reserved, free, used; } MemoryV2;
 typedef struct { unsigned enabled; } C2cMode;
 typedef struct { unsigned pid; U64 used_bytes; unsigned gpu_instance, compute_instance; } Process;
 typedef struct { unsigned gpu, memory; } Utilization;
+typedef struct { unsigned version; unsigned char cluster[16]; int status; unsigned clique, state, health; } Fabric;
+typedef struct { U64 reference_us, violation_ns; } Violation;
+typedef struct {
+    unsigned field, scope;
+    long long timestamp, latency_us;
+    unsigned type;
+    Return ret;
+    U64 value;
+} FieldValue;
 
 static char *description, *description_end;
 static int users;
@@ -131,12 +144,25 @@ static Return begin(Gpu *gpu, const char *field, const char **text)
     return *text ? SUCCESS : NOT_SUPPORTED;
 }
 
+/* What a counter has risen by until now. */
+static U64 risen(Gpu *gpu, const char *field)
+{
+    U64 step = (U64)gpu_number(gpu, "rise.", field, 0);
+    for (int i = 0; step && i < MAX_RISING; i++) {
+        if (!gpu->rising[i][0])
+            snprintf(gpu->rising[i], MAX_KEY, "%s", field);
+        if (!strcmp(gpu->rising[i], field))
+            return step * gpu->asked[i]++;
+    }
+    return 0;
+}
+
 static Return unsigned_field(Gpu *gpu, const char *field, unsigned *value)
 {
     const char *text;
     Return ret = begin(gpu, field, &text);
     if (!ret)
-        *value = (unsigned)strtoul(text, NULL, 0);
+        *value = (unsigned)(strtoul(text, NULL, 0) + risen(gpu, field));
     return ret;
 }
 
@@ -145,7 +171,7 @@ static Return u64_field(Gpu *gpu, const char *field, U64 *value)
     const char *text;
     Return ret = begin(gpu, field, &text);
     if (!ret)
-        *value = strtoull(text, NULL, 0);
+        *value = strtoull(text, NULL, 0) + risen(gpu, field);
     return ret;
 }
 
@@ -377,6 +403,24 @@ Return nvmlDeviceGetNvLinkCapability(Gpu *gpu, unsigned link, unsigned capabilit
     return nvmlDeviceGetNvLinkState(gpu, link, result);
 }
 
+Return nvmlDeviceGetGpuFabricInfoV(Gpu *gpu, Fabric *info)
+{
+    const char *text;
+    char digits[33] = "";
+    Return ret = begin(gpu, "fabric", &text);
+    if (ret)
+        return ret;
+    if (sscanf(text, "%u:%d:%u:%32s", &info->state, &info->status, &info->clique, digits) != 4)
+        return UNKNOWN;
+    for (int i = 0; i < 16; i++) {
+        unsigned byte = 0;
+        sscanf(digits + 2 * i, "%2x", &byte);
+        info->cluster[i] = (unsigned char)byte;
+    }
+    info->health = 0;
+    return SUCCESS;
+}
+
 Return nvmlDeviceGetC2cModeInfoV(Gpu *gpu, C2cMode *mode) { return unsigned_field(gpu, "c2c", &mode->enabled); }
 
 /* -- state ------------------------------------------------------------------------------------------------------ */
@@ -453,4 +497,24 @@ Return nvmlDeviceGetComputeRunningProcesses_v3(Gpu *gpu, unsigned *count, Proces
     }
     *count = found;
     return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+/* -- counters --------------------------------------------------------------------------------------------------- */
+
+Return nvmlDeviceGetFieldValues(Gpu *gpu, int count, FieldValue *values)
+{
+    for (int i = 0; i < count; i++) {
+        char field[32];
+        snprintf(field, sizeof field, "field.%u", values[i].field);
+        values[i].ret = u64_field(gpu, field, &values[i].value);
+    }
+    return is_gpu(gpu) ? SUCCESS : INVALID_ARGUMENT;
+}
+
+Return nvmlDeviceGetViolationStatus(Gpu *gpu, unsigned policy, Violation *time)
+{
+    char field[32];
+    snprintf(field, sizeof field, "violation.%u", policy);
+    time->reference_us = 0;
+    return u64_field(gpu, field, &time->violation_ns);
 }

@@ -14,7 +14,8 @@ class Part(Described, frozen=True, kw_only=True):
 
     ``kind``: gpu, nic, nvme, other, port (a root port), pci-bridge (PCIe to PCI), switch (an upstream port and one
     downstream port for each device below). ``rdma`` and ``netdev`` are name patterns; ``dense`` numbers neighbours as
-    functions of one device. ``shown_max_gts`` is a wrong maximum that an upstream port shows.
+    functions of one device. ``shown_max_gts`` is a wrong maximum that an upstream port shows. ``fabric``: what a GPU's
+    NVSwitches join, ``host`` or ``rack``.
     """
 
     kind: str = "other"
@@ -29,6 +30,7 @@ class Part(Described, frozen=True, kw_only=True):
     firmware: str = "1.0"
     memory_mib: int = 0
     nvlinks: int = 0
+    fabric: str = ""
     bar1_mib: int = 0
     size_gb: int = 0
     queues: int = 32

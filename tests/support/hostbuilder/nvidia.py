@@ -81,6 +81,8 @@ def _nvml_gpu(host: Host, nvidia: Nvidia, gpu: Function, index: int, minor: int,
     link = gpu.link
     node = layout.affinity(gpu.node)
     errors = {} if nvidia.memory_nodes else {"memory_node": "Not Supported"}
+    if not gpu.part.fabric:
+        errors["fabric"] = "Not Supported"
     return {
         "index": index,
         "errors": errors,
@@ -101,5 +103,17 @@ def _nvml_gpu(host: Host, nvidia: Nvidia, gpu: Function, index: int, minor: int,
         "pstate": nvidia.pstate,
         "persistence": nvidia.persistence,
         "c2c": nvidia.c2c,
+        "bar1_bytes": gpu.part.bar1_mib * MIB,
         "nvlinks": gpu.part.nvlinks,
+        "fabric": _fabric(gpu.part.fabric),
     }
+
+
+def _fabric(kind: str) -> dict[str, Any] | None:
+    """Return a GPU's registration with its fabric: within one host, or across a rack (``rack``)."""
+    if not kind:
+        return None
+    rack = kind == "rack"
+    cluster = uuid.uuid5(uuid.NAMESPACE_DNS, "rack") if rack else uuid.UUID(int=0)
+    clique = 32766 if rack else 0
+    return {"state": "completed", "status": "Success", "clique_id": clique, "cluster_uuid": str(cluster)}

@@ -1,0 +1,101 @@
+"""Taking the identifiers out of a capture: the same one becomes the same other one everywhere, so that joins hold."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from hostdoctor.parsers.pci_config import without_serial
+from hostdoctor.sources.base import NvmlOutput
+from hostdoctor.sources.identifiers import SERIAL_KEY, is_telling
+from hostdoctor.sources.manifest import CapturedOutput
+from hostdoctor.sources.pseudonyms import Pseudonyms
+from hostdoctor.sources.snapshot import Snapshot
+
+# Names that would hit words of the map; a host that is called so keeps its name in them.
+_WORDS = (
+    "localhost localdomain local internal lan domain home none linux docker podman containerd kubepods kubernetes "
+    "crio lxc libpod overlay container nvidia root admin user users ubuntu debian data swap hypervisor server "
+    "default true false error driver library timeout command found file directory permission denied "
+)
+_HARDWARE_FILES = frozenset(("/proc/cpuinfo", "/proc/interrupts"))
+_HARDWARE_KINDS = frozenset(("topo-matrix", "numactl", "lspci", "lspci-tree", "lscpu", "nvme-list"))
+
+
+def redacted(snapshot: Snapshot) -> Snapshot:
+    """Return a capture in which host and user names, serials, UUIDs, addresses and their like are others.
+
+    A replacement is as long as what it replaces (names and addresses apart) and sorts as it did. Host and user names
+    that are words of the map (``node1``, ``nvidia``) are replaced only where nothing else can be meant.
+    """
+    known = Pseudonyms(_vocabulary(snapshot))
+    for path, text in _texts(snapshot):
+        known.learn(path, text)
+    known.learn_all((*snapshot.files, *snapshot.folders, *snapshot.links, *snapshot.links.values()))
+    known.learn_all(snapshot.manifest.errors)
+    known.settle()
+    files, links, folders, errors = snapshot.files, snapshot.links, snapshot.folders, snapshot.manifest.errors
+    texts = (known.replace(path, text) for path, text in files.items())
+    reasons = ((kind, known.replace("", reason)) for kind, reason in errors.values())
+    manifest = msgspec.structs.replace(
+        snapshot.manifest, errors=dict(zip(known.replace_all(errors), reasons, strict=True)), redacted=known.counts()
+    )
+    return Snapshot(
+        files=dict(zip(known.replace_all(files), texts, strict=True)),
+        binaries=dict(
+            zip(known.replace_all(snapshot.binaries), map(without_serial, snapshot.binaries.values()), strict=True)
+        ),
+        links=dict(zip(known.replace_all(links), known.replace_all(links.values()), strict=True)),
+        folders=frozenset(known.replace_all(folders)),
+        outputs=tuple(_redacted_output(output, known) for output in snapshot.outputs),
+        nvml=msgspec.convert(_redacted_json(msgspec.to_builtins(snapshot.nvml), known), NvmlOutput),
+        manifest=manifest,
+    )
+
+
+def _vocabulary(snapshot: Snapshot) -> frozenset[str]:
+    """Return the words that the map is made of, in lower case: of paths and of what describes hardware."""
+    hardware = {output.file for output in snapshot.outputs if output.kind in _HARDWARE_KINDS} | _HARDWARE_FILES
+    texts = [*snapshot.files, *snapshot.links, *snapshot.links.values()]
+    texts += [snapshot.files[path] for path in hardware if path in snapshot.files]
+    words = set("\n".join(texts).lower().replace("/", " ").split())
+    return frozenset(words.union(_WORDS.split(), *(re.findall("[0-9a-z]+", word) for word in words)))
+
+
+def _texts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Yield every text of a capture but paths, with the path that tells what it is."""
+    yield from dict.fromkeys((path if is_telling(path) else "", text) for path, text in snapshot.files.items())
+    for output in snapshot.outputs:
+        yield "", output.source
+        yield "", output.reason or ""
+    for _, reason in snapshot.manifest.errors.values():
+        yield "", reason
+    yield from _json_texts(msgspec.to_builtins(snapshot.nvml))
+
+
+def _json_texts(document: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(document, str):
+        yield _place(key), document
+    for name, value in document.items() if isinstance(document, dict) else ():
+        yield from _json_texts(value, name)
+    for value in document if isinstance(document, list) else ():
+        yield from _json_texts(value, key)
+
+
+def _redacted_json(document: Any, known: Pseudonyms, key: str = "") -> Any:
+    if isinstance(document, str):
+        return known.replace(_place(key), document)
+    if isinstance(document, dict):
+        return {name: _redacted_json(value, known, name) for name, value in document.items()}
+    return [_redacted_json(value, known, key) for value in document] if isinstance(document, list) else document
+
+
+def _place(key: str) -> str:
+    """Return a path that tells as much as the name of a JSON value does."""
+    return "/serial" if SERIAL_KEY.search(key) else ""
+
+
+def _redacted_output(output: CapturedOutput, known: Pseudonyms) -> CapturedOutput:
+    reason = None if output.reason is None else known.replace("", output.reason)
+    return msgspec.structs.replace(output, source=known.replace("", output.source), reason=reason)

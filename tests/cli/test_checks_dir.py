@@ -1,0 +1,173 @@
+"""``--checks-dir``: a site's own checks, and whose they must be."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Ran, hostdoctor
+
+CHECK = '''\
+from hostdoctor.diagnosis import Remedy, check, finding
+
+@check("{id}", "{name}", "{severity}")
+def ours(host, ask):
+    """The kernel is not the one that this site builds.
+
+    ## Remedy
+    Install it.
+    """
+    if "acme" not in (host.system.kernel or ""):
+        yield finding("kernel", "not ours", "warning", evidence=[("/proc", host.system.kernel)],
+                      remedy=Remedy(text="Install it.", undo="Remove it.", verify="uname -r"))
+'''
+
+
+def source(id: str = "ACME1", name: str = "kernel-not-ours", severity: str = "warning") -> str:
+    return CHECK.format(id=id, name=name, severity=severity)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    folder = tmp_path / "site"
+    folder.mkdir(mode=0o755)
+    put(folder, "kernel.py", source())
+    return folder
+
+
+def put(folder: Path, name: str, text: str, mode: int = 0o644) -> Path:
+    path = folder / name
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def check(*folders: Path, select: str = "ACME1") -> Ran:
+    options = [part for folder in folders for part in ("--checks-dir", str(folder))]
+    return hostdoctor("check", "--demo", "--format", "json", "--select", select, *options)
+
+
+def refused(ran: Ran, path: Path, reason: str) -> bool:
+    assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1), ran
+    assert ran.err.startswith(f"hostdoctor: {path}: ") or ran.err.startswith(f"hostdoctor: --checks-dir {path}: ")
+    assert reason in ran.err
+    return True
+
+
+def test_a_sites_check_runs_and_is_explained(site: Path) -> None:
+    put(site, "README.txt", "not a check")
+    ran = check(site)
+    assert ran.status == 1
+    (result,) = json.loads(ran.out)["results"]
+    assert (result["id"], result["status"], result["findings"][0]["message"]) == ("ACME1", "fail", "not ours")
+    explained = hostdoctor("explain", "kernel-not-ours", "--checks-dir", str(site))
+    assert explained.out.startswith("# ACME1 kernel-not-ours (warning)\n\nThe kernel is not the one")
+    assert not (site / "__pycache__").exists()
+
+
+def test_the_others_run_beside_it(site: Path) -> None:
+    ran = hostdoctor("check", "--demo", "--format", "json", "--checks-dir", str(site))
+    ids = [result["id"] for result in json.loads(ran.out)["results"]]
+    assert "ACME1" in ids
+    assert "HD201" in ids
+    assert hostdoctor("explain", "ACME1").status == 64
+
+
+def test_several_folders_may_hold_files_of_one_name(site: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir(mode=0o755)
+    put(other, "kernel.py", source("ACME2", "kernel-again"))
+    ran = check(site, other, select="ACME1,ACME2")
+    assert [result["id"] for result in json.loads(ran.out)["results"]] == ["ACME1", "ACME2"]
+
+
+def test_a_check_that_breaks_while_it_runs_costs_itself(site: Path) -> None:
+    put(site, "kernel.py", source().replace("    if", "    raise KeyError(1)\n    if"))
+    ran = hostdoctor("check", "--demo", "--format", "json", "--checks-dir", str(site))
+    results = {result["id"]: result["status"] for result in json.loads(ran.out)["results"]}
+    assert results["ACME1"] == "error"
+    assert results["HD201"] == "fail"
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_a_file_that_others_may_write_is_refused(site: Path, mode: int) -> None:
+    path = put(site, "other.py", source("ACME2", "b"), mode)
+    assert refused(check(site), path, f"its group or everybody may write it (mode {mode:04o}): refused")
+
+
+def test_a_file_that_is_not_loaded_must_pass_too(site: Path) -> None:
+    path = put(site, "_off.py", "raise SystemExit", 0o666)
+    assert refused(check(site), path, "may write it")
+    path.chmod(0o600)
+    assert check(site).status == 1
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
+def test_a_folder_that_others_may_write_is_refused(site: Path, mode: int) -> None:
+    site.chmod(mode)
+    assert refused(check(site), site, "may write it")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_another_user_owns_is_refused(site: Path) -> None:
+    os.chown(site / "kernel.py", 65534, 65534)
+    assert refused(check(site), site / "kernel.py", "owned by user 65534, not by root or the caller")
+    os.chown(site / "kernel.py", 0, 0)
+    os.chown(site, 65534, 65534)
+    assert refused(check(site), site, "owned by user 65534")
+
+
+def test_a_link_is_refused_and_so_is_what_is_no_file(site: Path, tmp_path: Path) -> None:
+    link = site / "link.py"
+    link.symlink_to(put(tmp_path, "elsewhere.py", source("ACME2", "b")))
+    assert refused(check(site), link, "a symbolic link: refused")
+    link.unlink()
+    os.mkfifo(link)
+    assert refused(check(site), link, "not a regular file")
+    link.unlink()
+    link.mkdir()
+    assert refused(check(site), link, "not a regular file")
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    assert refused(check(tmp_path / "none"), tmp_path / "none", "no such file or directory")
+    assert refused(check(put(tmp_path, "a.py", "")), tmp_path / "a.py", "not a directory")
+
+
+BROKEN = {
+    "syntax": ("def x(:\n", "line 1: SyntaxError"),
+    "import": ("import no_such_module\n", "ModuleNotFoundError"),
+    "error": ("1 / 0\n", "ZeroDivisionError"),
+    "exit": ("raise SystemExit(0)\n", "SystemExit"),
+    "bytes": ("\0", "cannot be loaded"),
+    "recursion": ("def f(): f()\nf()\n", "RecursionError"),
+    "no check": ("x = 1\n", "holds no function marked with @check"),
+    "imported check": (
+        "from hostdoctor.checks.pcie.gpu_link_narrow import *\nfrom hostdoctor.diagnosis import check\n",
+        "holds no function marked with @check",
+    ),
+    "severity": (source("ACME2", "b", "fatal"), "not an id, name or severity"),
+    "id": (source("acme 2", "b"), "not an id, name or severity"),
+    "name": (source("ACME2", "B b"), "not an id, name or severity"),
+    "own id again": (source("HD201", "b"), "HD201 b: taken by HD201 gpu-link-narrow"),
+    "own name again": (source("ACME2", "gpu-link-narrow"), "taken by HD201 gpu-link-narrow"),
+    "site id again": (source("ACME1", "b"), "taken by ACME1 kernel-not-ours"),
+    "twice in a file": (source("ACME2", "b") + source("ACME2", "c").replace("ours", "mine"), "taken by ACME2 b"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_named_in_one_line(site: Path, case: str) -> None:
+    text, reason = BROKEN[case]
+    path = put(site, "z_broken.py", text)
+    assert refused(check(site), path, reason)
+
+
+def test_a_types_own_annotations_are_found(site: Path) -> None:
+    text = "from __future__ import annotations\nimport msgspec\nclass A(msgspec.Struct):\n    b: B\n"
+    text += "class B(msgspec.Struct):\n    c: int\nassert msgspec.convert({'b': {'c': 1}}, A).b.c == 1\n"
+    put(site, "typed.py", text + source("ACME2", "typed"))
+    assert check(site).status == 1
+    assert not any(name.startswith("typed") for name in sys.modules)
