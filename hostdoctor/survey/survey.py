@@ -9,7 +9,7 @@ from hostdoctor.parsers.nvml import NvmlDocument, parse_nvml
 from hostdoctor.sources.base import LIVE_COMMANDS, NvmlOutput, Source
 from hostdoctor.survey.devices import read_block_devices, read_nics, read_nvme
 from hostdoctor.survey.merge_devices import merge_nics, merge_nvme, nics_from_listing, nvme_from_listing
-from hostdoctor.survey.merge_gpus import find_gpus, gpu_memory_nodes, settle_gpus
+from hostdoctor.survey.merge_gpus import find_gpus
 from hostdoctor.survey.merge_nodes import merge_nodes, with_kinds
 from hostdoctor.survey.merge_pci import merge_pci
 from hostdoctor.survey.nodes import packages_by_cpu, read_cores, read_nodes, with_packages
@@ -17,6 +17,7 @@ from hostdoctor.survey.notes import Notes
 from hostdoctor.survey.paths import derive_paths
 from hostdoctor.survey.pci import by_bdf, node_gap, read_pci_devices
 from hostdoctor.survey.pci_class import is_nvidia
+from hostdoctor.survey.settle_gpus import gpu_memory_nodes, settle_gpus
 from hostdoctor.survey.system import read_allowed, read_settings, read_system
 from hostdoctor.survey.texts import Texts, read_texts
 from hostdoctor.survey.xml_records import name_drives, name_nics, with_nccl_paths
