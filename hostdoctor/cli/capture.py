@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hostdoctor.cli.common import FromOption, QuickOption, TimeoutOption, open_evidence, survey_host, timeout_of
+from hostdoctor.cli.common import (
+    FromOption,
+    QuickOption,
+    TimeoutOption,
+    emit,
+    open_evidence,
+    stated_path,
+    survey_host,
+    timeout_of,
+)
 from hostdoctor.outputs.words import printable
+from hostdoctor.parsers.pci_config import HEADER_BYTES
 
 if TYPE_CHECKING:
     from hostdoctor.sources.recording import RecordingSource
@@ -26,6 +36,8 @@ def capture(
         typer.Option("--redact", help="Replace host and user names, serials, UUIDs, MAC and IP addresses by others."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file when it exists.")] = False,
+    model_path: Annotated[str, typer.Option(metavar="PATH", help="Keep also what this path of a plan lies on.")] = "",
+    kv_path: Annotated[str, typer.Option(metavar="PATH", help="Keep also what this path of a plan lies on.")] = "",
     from_: FromOption = None,
     timeout: TimeoutOption = None,
     quick: QuickOption = False,
@@ -38,7 +50,9 @@ def capture(
 
     refuse_bad_target(output, force=force)
     recording = RecordingSource(open_evidence(from_, demo=False, timeout_s=timeout_of(timeout, quick=quick)))
-    survey_host(recording)
+    stated = (("--model-path", model_path), ("--kv-path", kv_path))
+    paths = (stated_path(recording, option, path) for option, path in stated)
+    survey_host(recording, paths=[path for path in paths if path])
     now = datetime.datetime.now(tz=datetime.timezone.utc)
     taken = snapshot(recording, __version__, now.isoformat(timespec="seconds"))
     if redact:
@@ -47,7 +61,7 @@ def capture(
         taken = redacted(taken)
     written = members(taken)
     size = write_archive(output, written, force=force)
-    typer.echo(f"{output}: {len(written)} files, {size / 1024:.0f} KiB, {_identifiers(taken.manifest.redacted)}")
+    emit(f"{output}: {len(written)} files, {size / 1024:.0f} KiB, {_identifiers(taken.manifest.redacted)}\n")
     if os.geteuid() != 0:
         _say_what_root_adds(recording)
 
@@ -65,6 +79,9 @@ def _say_what_root_adds(recording: "RecordingSource") -> None:
     if denied:
         more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
         typer.echo(f"root would add {', '.join(map(printable, denied[:SHOWN]))}{more} (permission denied)", err=True)
+    short = sum(len(data) == HEADER_BYTES for data in recording.binaries.values())
+    if short:
+        typer.echo(f"root would add the rest of the configuration space of {short} PCI functions", err=True)
     for command, outputs in recording.outputs.items():
         if any("<access denied>" in (output.text or "") for output in outputs):
             typer.echo(f"root would add the capabilities that {command.label} shows it", err=True)

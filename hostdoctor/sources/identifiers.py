@@ -47,7 +47,9 @@ SERIAL_KEY = re.compile(r"serial|asset_?tag", re.IGNORECASE)
 _HOME = re.compile(
     r"""(?<![\w.-])/(?:(?:export/|var/)?home|Users|(?:run/)?media)/([^/\s:,;"'()\\]+)|\buser(?:name)?=([^\s,]+)"""
 )
-_SERVER = re.compile(r"^(?://([^/\s]+)/|([\w.-]+):/)", re.MULTILINE)
+_SERVER = re.compile(r"(?:^| - \S{1,64} )(?://([^/\s]+)/|([\w.-]+):/)", re.MULTILINE)
+# lstopo's XML: <info name="HostName" value="gpu7"/>
+_INFO = re.compile(r'name="(?:(HostName)|\w{0,64}(?:Serial|AssetTag)\w{0,64})" value="([^"]+)"')
 _NOT_TOLD = re.compile(
     r"(?:none|n/?a|unknown|(?:not|no) \w+|to be filled.*|default string|(?:system|chassis|board) serial.*|[0xX.\s-]*)",
     re.IGNORECASE,
@@ -81,6 +83,9 @@ def placed(path: str, text: str) -> Iterator[tuple[int, int, Family]]:
     for match in _SERIAL_FIELD.finditer(text):
         if _is_serial(match.group(1)):
             yield *match.span(1), "serial"
+    for match in _INFO.finditer(text):
+        if match.group(1) or _is_serial(match.group(2)):
+            yield *match.span(2), "host" if match.group(1) else "serial"
     for match in _NQN.finditer(text):
         if match.group() not in _WELL_KNOWN:
             yield *match.span(), "nqn"

@@ -6,7 +6,7 @@ import msgspec
 
 from hostdoctor.errors import SourceError
 from hostdoctor.facts import Fact, GapKind
-from hostdoctor.sources.base import TextKind
+from hostdoctor.sources.base import Space, TextKind
 from hostdoctor.sources.tree import Tree
 
 FORMAT = "1"
@@ -21,8 +21,8 @@ Document = TypeVar("Document")
 class Manifest(Fact, frozen=True, kw_only=True):
     """How a capture was made.
 
-    ``errors`` maps a path to why it could not be read, ``probes`` a harmless trial to how it went; ``redacted`` counts
-    what was replaced.
+    ``errors`` maps a path to why it could not be read, ``probes`` a harmless trial to how it went, ``spaces`` a path to
+    the room of its file system; ``redacted`` counts what was replaced.
     """
 
     schema_version: str = FORMAT
@@ -31,6 +31,7 @@ class Manifest(Fact, frozen=True, kw_only=True):
     redacted: dict[str, int] | None = None
     errors: dict[str, tuple[GapKind, str]] = msgspec.field(default_factory=dict)
     probes: dict[str, str] = msgspec.field(default_factory=dict)
+    spaces: dict[str, Space] = msgspec.field(default_factory=dict)
 
 
 class CapturedOutput(Fact, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ class RecordingSource:
         self.files: dict[str, str] = {}
         self.binaries: dict[str, bytes] = {}
         self.probes: dict[str, str] = {}
+        self.spaces: dict[str, Space] = {}
         self.links: dict[str, str] = {}
         self.folders: set[str] = set()
         self.errors: dict[str, tuple[GapKind, str]] = {}
@@ -57,8 +58,11 @@ class RecordingSource:
         return data
 
     def statvfs(self, path: str) -> Space | None:
-        """Return the room of a file system, which no capture keeps."""
-        return self._inner.statvfs(path)
+        """Return the room of the file system that holds a path."""
+        space = self._inner.statvfs(path)
+        if space is not None:
+            self.spaces[path] = space
+        return space
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gave None."""
@@ -120,7 +124,12 @@ class RecordingSource:
         return kind, reason
 
     def _keep_listing(self, folder: str, names: tuple[str, ...]) -> None:
-        """Keep that these names were there: links as links, what else they are shows when it is read."""
+        """Keep that these names were there: links as links, what else they are shows when it is read.
+
+        The names of ``/dev`` are devices, which no archive keeps.
+        """
+        if folder == "/dev":
+            return
         self.folders.add(folder or "/")
         self.folders.update(path for name in names if self._target(path := f"{folder}/{name}") is None)
 

@@ -27,25 +27,29 @@ def redacted(snapshot: Snapshot) -> Snapshot:
     """Return a capture in which host and user names, serials, UUIDs, addresses and their like are others.
 
     A replacement is as long as what it replaces (names and addresses apart) and sorts as it did. Host and user names
-    that are words of the map (``node1``, ``nvidia``) are replaced only where nothing else can be meant.
+    that are words of the map (``node1``, ``nvidia``) are replaced only where nothing else can be meant. A file
+    that is no text, PCI configuration space apart, is left out.
     """
     known = Pseudonyms(_vocabulary(snapshot))
     for path, text in _texts(snapshot):
         known.learn(path, text)
     known.learn_all((*snapshot.files, *snapshot.folders, *snapshot.links, *snapshot.links.values()))
-    known.learn_all(snapshot.manifest.errors)
+    known.learn_all((*snapshot.binaries, *snapshot.manifest.errors, *snapshot.manifest.spaces))
     known.settle()
     files, links, folders, errors = snapshot.files, snapshot.links, snapshot.folders, snapshot.manifest.errors
     texts = (known.replace(path, text) for path, text in files.items())
+    binaries = {path: without_serial(data) for path, data in snapshot.binaries.items() if path.endswith("/config")}
+    spaces = snapshot.manifest.spaces
     reasons = ((kind, known.replace("", reason)) for kind, reason in errors.values())
     manifest = msgspec.structs.replace(
-        snapshot.manifest, errors=dict(zip(known.replace_all(errors), reasons, strict=True)), redacted=known.counts()
+        snapshot.manifest,
+        errors=dict(zip(known.replace_all(errors), reasons, strict=True)),
+        spaces=dict(zip(known.replace_all(spaces), spaces.values(), strict=True)),
+        redacted=known.counts(),
     )
     return Snapshot(
         files=dict(zip(known.replace_all(files), texts, strict=True)),
-        binaries=dict(
-            zip(known.replace_all(snapshot.binaries), map(without_serial, snapshot.binaries.values()), strict=True)
-        ),
+        binaries=dict(zip(known.replace_all(binaries), binaries.values(), strict=True)),
         links=dict(zip(known.replace_all(links), known.replace_all(links.values()), strict=True)),
         folders=frozenset(known.replace_all(folders)),
         outputs=tuple(_redacted_output(output, known) for output in snapshot.outputs),

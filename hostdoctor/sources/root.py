@@ -62,7 +62,8 @@ class RootSource:
         return self._tree.readlink(path)
 
     def statvfs(self, path: str) -> Space | None:
-        """Return None: files do not tell how full their file system was."""
+        """Return what a capture kept; files do not tell how full their file system was."""
+        return None if self._manifest is None else self._manifest.spaces.get(path)
 
     def run(self, command: Command) -> tuple[Output, ...]:
         """Return the outputs of this command: those that a capture lists, then others under sosreport's names."""

@@ -49,6 +49,7 @@ def snapshot(recording: RecordingSource, version: str, captured_at: str) -> Snap
         captured_at=captured_at,
         errors=dict(sorted(recording.errors.items())),
         probes=dict(sorted(recording.probes.items())),
+        spaces=dict(sorted(recording.spaces.items())),
     )
     return Snapshot(
         files=files,

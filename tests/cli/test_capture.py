@@ -1,6 +1,7 @@
 """``hostdoctor capture``: one file, whole or not at all, and what ``--from`` makes of it."""
 
 import json
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -82,6 +83,17 @@ def test_a_bad_target_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_what_a_planned_path_lies_on_is_kept(tmp_path: Path) -> None:
+    target = tmp_path / "host.tar.gz"
+    assert hostdoctor("capture", "-o", str(target), "--kv-path", str(tmp_path)).status == 0
+    ran = hostdoctor("check", "--from", str(target), "--kv-path", str(tmp_path), "--format", "json")
+    (place,) = json.loads(ran.out)["host"]["places"]
+    assert place["mount_point"] is not None
+    assert place["size_bytes"] == os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
+    missing = hostdoctor("capture", "-o", str(tmp_path / "b"), "--model-path", str(tmp_path / "none"))
+    assert (missing.status, missing.err.count("\n")) == (64, 1)
+
+
 def test_what_holds_nothing_is_not_captured(tmp_path: Path) -> None:
     (tmp_path / "bare" / "sys" / "bus").mkdir(parents=True)
     (tmp_path / "bare" / "proc").mkdir()
@@ -127,9 +139,10 @@ def test_an_ordinary_user_is_told_what_root_would_add(
     if user == 0:
         assert lines == []
     else:
-        assert len(lines) == 2
+        assert len(lines) == 3
         assert lines[0].startswith("root would add /sys/devices/")
         assert lines[0].endswith(" more (permission denied)")
-        assert lines[1] == "root would add the capabilities that lspci -D -nn -v shows it"
+        assert lines[1].startswith("root would add the rest of the configuration space of ")
+        assert lines[2] == "root would add the capabilities that lspci -D -nn -v shows it"
     gaps = {gap["fact"]: gap for gap in facts("topo", str(tmp_path / "a.tar.gz"))["gaps"]}
     assert gaps["numa_nodes[0].memory_bytes"]["reason"] == "permission denied"

@@ -14,7 +14,7 @@ from hostdoctor.diagnosis.runner import diagnose
 from hostdoctor.errors import OutputError, SourceError, UsageError
 from hostdoctor.facts import Host
 from hostdoctor.sources.archive import read_archive
-from hostdoctor.sources.base import LSCPU, NUMACTL, Command, NvmlOutput, Output, Source
+from hostdoctor.sources.base import LSCPU, NUMACTL, Command, NvmlOutput, Output, Source, Space
 from hostdoctor.sources.live import LiveSource
 from hostdoctor.sources.opening import open_source
 from hostdoctor.sources.recording import RecordingSource
@@ -108,8 +108,17 @@ class Stub:
     def why_unreadable(self, path: str) -> tuple[str, str]:
         return ("denied", "permission denied") if path.endswith("secret") else self._tree.why_unreadable(path)
 
+    def read_bytes(self, path: str) -> bytes | None:
+        return self._tree.read_bytes(path)
+
+    def statvfs(self, path: str) -> Space | None:
+        return Space(size_bytes=3, free_bytes=2, available_bytes=1) if path == "/mnt" else None
+
+    def probe(self, question: str) -> str | None:
+        return {"set_mempolicy": "EPERM"}.get(question)
+
     def listdir(self, path: str) -> tuple[str, ...]:
-        return self._tree.listdir(path)
+        return ("null", "sda") if path == "/dev" else self._tree.listdir(path)
 
     def readlink(self, path: str) -> str | None:
         return self._tree.readlink(path)
@@ -203,6 +212,27 @@ def test_commands_variables_and_nvml_are_replayed(recording: RecordingSource, tm
     root = extract(tmp_path / "a.tar.gz", tmp_path / "out")
     assert (root / "sos_commands/hostdoctor/lscpu").read_text() == "Architecture: x86_64\n"
     assert (root / "proc/self/environ").read_text() == "CUDA_VISIBLE_DEVICES=0,1\0"
+
+
+def test_bytes_room_and_trials_are_replayed(recording: RecordingSource, tmp_path: Path) -> None:
+    path = "/sys/devices/pci0000:00/0000:00:01.0/config"
+    (tmp_path / f"root{path}").write_bytes(bytes(range(256)))
+    assert recording.read(path) != ""
+    assert recording.read_bytes(path) == bytes(range(256))
+    assert recording.read_bytes("/sys/none") is None
+    assert (recording.statvfs("/mnt"), recording.statvfs("/")) != (None, None)
+    assert (recording.probe("set_mempolicy"), recording.probe("other")) == ("EPERM", None)
+    source = replayed(recording, tmp_path)
+    assert source.read_bytes(path) == bytes(range(256))
+    assert source.statvfs("/mnt") == Space(size_bytes=3, free_bytes=2, available_bytes=1)
+    assert source.statvfs("/") is None
+    assert (source.probe("set_mempolicy"), source.probe("other")) == ("EPERM", None)
+
+
+def test_device_nodes_are_not_kept(recording: RecordingSource, tmp_path: Path) -> None:
+    assert recording.listdir("/dev") == ("null", "sda")
+    recording.read("/proc/self/status")
+    assert replayed(recording, tmp_path).listdir("/dev") == ()
 
 
 def test_an_answer_that_changes_is_asked_for_once(recording: RecordingSource, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hostdoctor.diagnosis import Ask, Report
 from hostdoctor.diagnosis.registry import load_rules
 from hostdoctor.diagnosis.runner import diagnose
 from hostdoctor.facts import Host
-from hostdoctor.sources.base import LSCPU, LSPCI, NVME_LIST, NvmlOutput
+from hostdoctor.sources.base import LSCPU, LSPCI, NVME_LIST, NvmlOutput, Space
 from hostdoctor.sources.identifiers import disguise
 from hostdoctor.sources.manifest import CapturedOutput, Manifest
 from hostdoctor.sources.opening import open_source
@@ -94,12 +94,18 @@ LSPCI_TEXT = """\
 \t\t[SN] Serial number: {VPD serial}
 \tMemory at fec00000-fec003ff (64-bit, prefetchable) [size=32M]
 """
+LSTOPO_TEXT = """\
+<info name="HostName" value="{host name}"/>
+<info name="DMIBoardAssetTag" value="{asset tag}"/>
+<info name="SerialNumber" value="{drive serial}"/>
+<info name="CPUModel" value="Intel(R) Xeon(R)"/>
+"""
 
 
 def planted() -> Snapshot:
     """Return a capture of a host that gives itself away wherever it can."""
     p = PLANTED
-    files = {
+    files: dict[str, str] = {
         "/proc/sys/kernel/hostname": f"{p['host name']}.{p['domain']}\n",
         "/proc/sys/kernel/osrelease": "6.8.0-60.1.2.3-generic\n",
         "/proc/sys/kernel/random/boot_id": p["boot id"] + "\n",
@@ -114,6 +120,7 @@ def planted() -> Snapshot:
             f"overlay / overlay lowerdir=/var/lib/docker/overlay2/{p['container']}/diff 0 0\n"
             f"/dev/disk/by-id/wwn-{p['wwn']} /mnt/{p['host name']} xfs rw 0 0\n"
         ),
+        "/proc/self/mountinfo": f"36 35 0:31 / /home/{p['user']} rw - nfs4 {p['server']}:/home rw,addr={p['IPv4']}\n",
         "/sys/class/dmi/id/product_uuid": p["DMI UUID"].upper() + "\n",
         "/sys/class/dmi/id/product_serial": p["DMI serial"] + "\n",
         "/sys/class/dmi/id/board_serial": p["board serial"] + "\n",
@@ -133,6 +140,7 @@ def planted() -> Snapshot:
         "/proc/driver/nvidia/gpus/0000:3b:00.0/information": f"GPU UUID: \t {p['GPU UUID']}\nBus: 0000:3b:00.0\n",
         "/sys/devices/system/node/node0/cpumap": "00000000,0000ffff,ffffffff\n",
         "/sos_commands/hostdoctor/nvme_list": NVME_TABLE.format(**p),
+        "/sos_commands/hostdoctor/lstopo": LSTOPO_TEXT.format(**p),
         "/sos_commands/hostdoctor/lspci": LSPCI_TEXT.format(**p),
     }
     nvml = {
@@ -154,7 +162,10 @@ def planted() -> Snapshot:
             CapturedOutput(kind="lscpu", argv=LSCPU.argv, source="lscpu", reason=gone),
         ),
         nvml=NvmlOutput(document=nvml, state="error", reason=f"{p['GPU serial']} on {p['host name']}"),
-        manifest=Manifest(errors={f"/sys/class/net/{p['MAC in a name']}/mtu": ("denied", f"not {p['user']}'s")}),
+        manifest=Manifest(
+            spaces={f"/home/{p['user']}": Space(size_bytes=3, free_bytes=2, available_bytes=1)},
+            errors={f"/sys/class/net/{p['MAC in a name']}/mtu": ("denied", f"not {p['user']}'s")},
+        ),
     )
 
 
@@ -211,12 +222,16 @@ def test_names_become_names(clean: Snapshot) -> None:
     assert clean.files["/proc/sys/kernel/hostname"] == "host1.host2\n"
     assert mounts[0].endswith(" /home/user2 ext4 rw 0 0")
     assert mounts[1].startswith("server1:/export/home/user1 /home/user1/d nfs addr=198.18.")
+    assert clean.files["/proc/self/mountinfo"].startswith(
+        "36 35 0:31 / /home/user2 rw - nfs4 server1:/home rw,addr=198.18."
+    )
+    assert list(clean.manifest.spaces) == ["/home/user2"]
     assert mounts[3] == "//server1/c /srv cifs user=user2 0 0"
     assert clean.files["/sys/class/infiniband/mlx5_0/node_desc"] == "host1 mlx5_0\n"
 
 
 def test_columns_stay_columns(clean: Snapshot) -> None:
-    before, after = (s.files["/sos_commands/hostdoctor/nvme_list"] for s in (planted(), clean))
+    before, after = (taken.files["/sos_commands/hostdoctor/nvme_list"] for taken in (planted(), clean))
     assert [len(row) for row in before.splitlines()] == [len(row) for row in after.splitlines()]
     assert re.findall("SAMSUNG.*", before) == re.findall("SAMSUNG.*", after)
 
@@ -250,8 +265,29 @@ def test_a_host_that_is_called_like_a_word_of_the_map_keeps_the_map() -> None:
         assert changed.links == taken.links
 
 
+def test_what_is_no_text_is_left_out_but_for_configuration_space() -> None:
+    config = bytearray(range(256)) * 16
+    config[0x100:0x104] = (0x0001 | 1 << 16 | 0x150 << 20).to_bytes(4, "little")  # AER, next at 0x150
+    config[0x150:0x154] = (0x0003 | 1 << 16 | 0x100 << 20).to_bytes(4, "little")  # serial number, next in a circle
+    config[0x154:0x15C] = b"\x3c\x2b\x1a\xff\xff\xf6\xce\xb8"
+    folder = "/sys/bus/47505500-0001-0000-3130-444531444234"
+    taken = Snapshot(
+        files={},
+        binaries={f"{folder}/config": bytes(config), f"{folder}/vpd": b"\x82S\0N"},
+        links={"/sys/x": folder},
+        folders=frozenset(),
+        outputs=(),
+        nvml=NvmlOutput(),
+        manifest=Manifest(),
+    )
+    clean = redacted(taken)
+    ((path, data),) = clean.binaries.items()
+    assert path == f"{clean.links['/sys/x']}/config" == "/sys/bus/00000000-0000-0000-0000-000000000001/config"
+    assert data == bytes(config[:0x154]) + bytes(8) + bytes(config[0x15C:])
+
+
 def test_an_undisguisable_short_serial_is_replaced_where_it_stands_alone() -> None:
-    files = {"/sys/class/nvme/nvme0/serial": "12\n", "/sys/devices/x/numa_node": "12\n"}
+    files: dict[str, str] = {"/sys/class/nvme/nvme0/serial": "12\n", "/sys/devices/x/numa_node": "12\n"}
     taken = Snapshot(files=files, links={}, folders=frozenset(), outputs=(), nvml=NvmlOutput(), manifest=Manifest())
     assert redacted(taken).files == {"/sys/class/nvme/nvme0/serial": "01\n", "/sys/devices/x/numa_node": "12\n"}
 
@@ -308,8 +344,15 @@ def differences(a: Any, b: Any, path: str = "") -> dict[str, tuple[Any, Any]]:
 def test_the_report_is_the_same_but_for_the_identifiers(tmp_path: Path, name: str) -> None:
     plain, clean, text = both(name, tmp_path)
     found = differences(*(json.loads(msgspec.json.encode(r)) for r in (plain, clean)))
-    replaced = r"\.host\.(system\.hostname|gpus\[\d+\]\.(uuid|fabric\.cluster_uuid)|settings\.env\.\w+|sources\[\d+\])"
-    assert {path: values for path, values in found.items() if not re.fullmatch(replaced, path)} == {}
+    unexpected = {
+        path: values
+        for path, values in found.items()
+        if not re.fullmatch(
+            r"\.host\.(system\.hostname|gpus\[\d+\]\.(uuid|fabric\.cluster_uuid)|settings\.env\.\w+|sources\[\d+\])",
+            path,
+        )
+    }
+    assert unexpected == {}
     assert ".host.system.hostname" in found
     identifiers = {plain.host.system.hostname, *(gpu.uuid for gpu in plain.host.gpus)} - {None}
     assert [identifier for identifier in identifiers if f"{identifier}".removeprefix("GPU-") in text] == []
