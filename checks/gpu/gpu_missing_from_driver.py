@@ -2,7 +2,7 @@ from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding
 from hostdoctor.diagnosis.api import gpu_label
-from hostdoctor.facts import Gpu, Host
+from hostdoctor.facts import Gap, Gpu, Host
 
 SERVICE = "Read dmesg for NVRM and Xid lines; drain, reboot or power-cycle, then have the GPU serviced."
 
@@ -24,8 +24,10 @@ def gpu_missing_from_driver(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     ## References
     - https://docs.nvidia.com/deploy/xid-errors/index.html (Xid 79, fallen off the bus)
     """
+    gone = [gap for gap in host.gaps if gap.fact.endswith("].handle") and "is lost" in gap.reason]
     if host.system.container or "env.NVIDIA_VISIBLE_DEVICES" in host.settings:
-        yield Skip(kind="not-applicable", reason="a container or NVIDIA_VISIBLE_DEVICES: sees a subset of the GPUs")
+        subset = "a container or NVIDIA_VISIBLE_DEVICES: sees a subset of the GPUs"
+        yield _lost(gone) if gone else Skip(kind="not-applicable", reason=subset)
         return
     virtual = {device.bdf for device in host.pci_devices if device.is_virtual_function}
     gpus = [gpu for gpu in host.gpus if gpu.bdf not in virtual]
@@ -39,6 +41,8 @@ def gpu_missing_from_driver(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     count = (host.nvidia.gpu_count or 0) - len(lost)
     if host.nvidia.state != "ok" or host.nvidia.gpu_count is None:
         yield Skip(kind="no-evidence", reason=f"the driver's list is not known ({host.nvidia.state or 'not asked'})")
+    elif len(bound) <= count and gone:
+        yield _lost(gone)
     elif len(bound) > count:
         unlisted = [gpu for gpu in bound if gpu.index is None]
         yield finding(
@@ -49,6 +53,19 @@ def gpu_missing_from_driver(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             effect="the missing GPU cannot be used",
             remedy=Remedy(text=SERVICE, risk="reboot", undo="None needed.", verify="nvidia-smi -L lists all of them."),
         )
+
+
+def _lost(gaps: list[Gap]) -> Finding:
+    """Return the finding on GPUs that the driver handed out and says that it lost: no subset explains that."""
+    names = ", ".join(gap.fact.removesuffix(".handle").replace("gpus[", "GPU").rstrip("]") for gap in gaps)
+    return finding(
+        names,
+        f"The driver lost {names}",
+        "critical",
+        evidence=[(f"{gap.source}: {gap.fact}", gap.reason) for gap in gaps],
+        effect="the GPU cannot be used",
+        remedy=Remedy(text=SERVICE, risk="reboot", undo="None needed.", verify="nvidia-smi -L lists all of them."),
+    )
 
 
 def _names(host: Host, gpus: list[Gpu]) -> str:

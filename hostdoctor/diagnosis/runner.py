@@ -53,6 +53,9 @@ def why_unknown(host: Host, ask: Ask) -> str | None:
     hidden = next((gap for gap in denied if gap.fact == "pci_devices" or gap.fact.endswith(".class_code")), None)
     if hidden is not None:
         return f"PCI functions cannot be read ({hidden.source}: {hidden.reason})"
+    listing = next((gap for gap in host.gaps if gap.fact == "pci_devices"), None)
+    if host.is_live and listing is not None and not host.gpus:
+        return f"PCI functions cannot be listed ({listing.source}: {listing.reason})"
     one_node = bool(host.numa_nodes) and len(cpu_nodes(host)) <= 1
     lost = [gpu_label(host, gpu) for gpu in in_scope(host, ask) if not gpu.numa_nodes]
     if lost and not one_node:

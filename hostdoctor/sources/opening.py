@@ -91,7 +91,11 @@ def _root_of(folder: Path) -> Path:
     except OSError as error:
         raise SourceError(f"{folder}: {error.strerror}") from error
     if not roots or (roots[0] != folder and len(roots) > 1):
-        what = "several hosts in one folder" if roots else "nothing known in this folder (no sys/ or proc/)"
+        what = (
+            "several hosts in one folder"
+            if roots
+            else "nothing known in this folder (sys/ and proc/ are missing or empty)"
+        )
         raise SourceError(f"{folder}: {what}")
     return roots[0]
 

@@ -55,9 +55,12 @@ def _outside(s: Seen, *, is_full: bool) -> Seen:
 
 
 def _with_nvml(s: Seen, told: NvmlGpu, notes: Notes) -> Seen:
+    subject = f"gpus[{told.bdf if told.index is None else told.index}]"
     for field, reason in told.errors.items():
-        if field in ("handle", "name", "uuid", "bdf"):
-            notes.gap(f"gpus[{told.bdf if told.index is None else told.index}].{field}", "NVML", reason, "error")
+        if "is lost" in reason:  # whichever question met it: the GPU is gone
+            notes.gap(f"{subject}.handle", "NVML", reason, "error")
+        elif field in ("handle", "name", "uuid", "bdf"):
+            notes.gap(f"{subject}.{field}", "NVML", reason, "error")
     link = _nvml_link(told.link)
     s.gpu = msgspec.structs.replace(
         s.gpu,

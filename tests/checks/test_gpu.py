@@ -133,6 +133,12 @@ class TestMissingFromDriver:
         assert found.subject == "0000:9b:00.0"
         assert found.evidence[1].value == "GPU is lost"
 
+    def test_a_gpu_that_a_container_was_given_and_lost(self) -> None:
+        lost = gap("gpus[1].handle", "NVML", "GPU is lost", "error")
+        system = System(container="kubernetes")
+        found = fires(gpu_missing_from_driver, fallen(nvidia=answer("ok", count=2), gaps=(lost,), system=system))
+        assert (found.subject, found.severity) == ("GPU1", "critical")
+
     def test_a_gpu_of_another_job_is_not_lost(self) -> None:
         foreign = gap("gpus[2].handle", "NVML", "Insufficient Permissions", "error")
         assert quiet(gpu_missing_from_driver, fallen(nvidia=answer("ok", count=3), gaps=(foreign,))) is None

@@ -202,5 +202,6 @@ def test_pasted_outputs_of_the_guest_give_its_map(guest: Guest, tmp_path: Path) 
         assert [gpu[field] for gpu in pasted["gpus"]] == [gpu[field] for gpu in live["gpus"]]
     places = {bdf: (d["numa_node"], d["upstream"]) for bdf, d in by(pasted["pci_devices"], "bdf").items()}
     assert places == {bdf: (d["numa_node"], d["upstream"]) for bdf, d in by(live["pci_devices"], "bdf").items()}
-    irqs = {d["name"]: {q["id"]: q["irq"] for q in d["queues"]} for d in live["nvme"]}
-    assert {d["name"]: {q["id"]: q["irq"] for q in d["queues"]} for d in pasted["nvme"] if d["name"]} == irqs
+    # this kernel's interrupts name no addresses: three drives, never six, and it is said that they cannot be told apart
+    assert sorted(d["bdf"] for d in pasted["nvme"]) == sorted(d["bdf"] for d in live["nvme"])
+    assert "3 names, 3 drives without a name on PCI" in next(g["reason"] for g in pasted["gaps"] if g["fact"] == "nvme")
