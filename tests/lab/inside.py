@@ -93,7 +93,54 @@ def cpus_offline(state: ExitStack) -> None:
     state.enter_context(written({f"/sys/devices/system/cpu/cpu{cpu}/online": "0" for cpu in (6, 7)}))
 
 
+def without_numactl(state: ExitStack) -> None:
+    """Take numactl away, in the guest's own layer."""
+    place = Path("/usr/bin/numactl")
+    place.rename("/usr/bin/numactl.away")
+    state.callback(Path("/usr/bin/numactl.away").rename, place)
+
+
 CHECK = ("check", "--format", "json")
+PLACED = (sys.executable, "-m", "tests.lab.placed", "a word", "$(b)")
+BINDINGS = {
+    "gpu0": ("--gpus", "0"),
+    "gpu1": ("--gpus", "1"),
+    "far0": ("--gpus", "0", "--arm", "far"),
+    "preferred1": ("--gpus", "1", "--policy", "preferred"),
+    "interleave0": ("--gpus", "0", "--policy", "interleave"),
+    "both": ("--gpus", "0,1"),
+}
+
+
+def run_bound(*names: str) -> dict[str, tuple[str, ...]]:
+    """Return ``hostdoctor run`` under these bindings, by name."""
+    return {f"run-{name}": ("run", *BINDINGS[name], "--", *PLACED) for name in names}
+
+
+def run_wrapped(*names: str, strict: bool = False) -> dict[str, tuple[str, ...]]:
+    """Return commands that write a wrapper with ``hostdoctor wrap`` and start it, by name."""
+    script = 'rm -f "$0"; "$@" && exec "$0"'
+    return {
+        f"wrap-{name}{'-strict' * strict}": (
+            *("env", f"HOSTDOCTOR_STRICT={int(strict)}", "/bin/sh", "-c", script, f"/run/wrapper-{name}"),
+            *(sys.executable, "-m", "hostdoctor", "wrap", *BINDINGS[name], "-o", f"/run/wrapper-{name}"),
+            *("--", *PLACED),
+        )
+        for name in names
+    }
+
+
+def run_strictly(name: str) -> dict[str, tuple[str, ...]]:
+    """Return ``hostdoctor run`` under a binding of which nothing may be left out."""
+    words = (sys.executable, "-m", "hostdoctor", "run", *BINDINGS[name], "--", *PLACED)
+    return {f"run-{name}-strict": ("env", "HOSTDOCTOR_STRICT=1", *words)}
+
+
+def filtered(how: str) -> tuple[str, ...]:
+    """Return the words that have a command's memory policy calls refused."""
+    return (sys.executable, "-m", "tests.lab.without_mempolicy", how)
+
+
 CAPTURE = {"capture": ("capture", "-o", str(OUT / "plain" / "capture.tar.gz"))} if "capture" in COMMANDS else {}
 SCENARIOS = {
     "plain": Scenario(
@@ -113,6 +160,24 @@ SCENARIOS = {
     "cpuset": Scenario(runs={"check": CHECK}, prepare=cpuset, before=(*IN_CGROUP, "/sys/fs/cgroup/near0")),
     "bare-metal": Scenario(runs={"check": CHECK, "topo-text": ("topo",)}, prepare=bare_metal),
     "narrow": Scenario(runs={"check": CHECK}, prepare=narrow),
+    "placed": Scenario(runs=run_bound(*BINDINGS), tools=run_wrapped(*BINDINGS)),
+    "placed-cpuset": Scenario(
+        runs=run_bound("gpu0", "gpu1"),
+        tools=run_wrapped("gpu0", "gpu1"),
+        prepare=cpuset,
+        before=(*IN_CGROUP, "/sys/fs/cgroup/near0"),
+    ),
+    "placed-refused": Scenario(
+        runs=run_bound("gpu1"),
+        tools=run_wrapped("gpu1") | run_wrapped("gpu1", strict=True) | run_strictly("gpu1"),
+        before=filtered("eperm"),
+    ),
+    "placed-killed": Scenario(runs=run_bound("gpu1"), tools=run_wrapped("gpu1"), before=filtered("kill")),
+    "placed-no-numactl": Scenario(
+        runs=run_bound("gpu1"),
+        tools=run_wrapped("gpu1") | run_wrapped("gpu1", strict=True),
+        prepare=without_numactl,
+    ),
     "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
 }
 
