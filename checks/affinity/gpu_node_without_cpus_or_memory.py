@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, in_scope, needs
+from hostdoctor.diagnosis.nodes import distances_to, lacks, usable_nodes
 from hostdoctor.diagnosis.subjects import FAR_NODE_EFFECT, brief, gpu_labels, near_nodes, nodes_by_id
 from hostdoctor.facts import Gpu, Host, NumaNode
 
@@ -29,15 +30,15 @@ def gpu_node_without_cpus_or_memory(host: Host, ask: Ask) -> Iterable[Finding | 
         near = [nodes[i] for i in near_nodes(gpu) if i in nodes and i != gpu.memory_numa_node]
         near = [node for node in near if node.kind != "gpu-memory"]
         judged = judged or bool(near)
-        if near and all(_lacks(node) for node in near):
+        if near and all(lacks(node) for node in near):
             lacking.setdefault(near[0].id, []).append(gpu)
     if not judged:
         yield Skip(kind="no-evidence", reason="no GPU's near node is known")
     for node_id, gpus in lacking.items():
         node, labels = nodes[node_id], gpu_labels(host, gpus)
-        what = " and ".join(_lacks(node))
+        what = " and ".join(lacks(node))
         instead = _nearest_usable(node, host)
-        broken = "memory" in _lacks(node) and not host.system.virtualization
+        broken = "memory" in lacks(node) and not host.system.virtualization
         yield finding(
             ", ".join(labels),
             f"{brief(labels)}: near node {node_id} has no {what}; {instead or 'no other node is known to have both'}",
@@ -58,22 +59,14 @@ def gpu_node_without_cpus_or_memory(host: Host, ask: Ask) -> Iterable[Finding | 
         )
 
 
-def _lacks(node: NumaNode) -> list[str]:
-    cpus = node.cpus == "" or node.kind in ("memory-only", "empty")
-    memory = node.memory_bytes == 0 or node.kind in ("cpu-only", "empty")
-    return ["CPUs"] * cpus + ["memory"] * memory
-
-
 def _bytes(size: int | None) -> str:
     return "not told" if size is None else f"{size} bytes"
 
 
 def _nearest_usable(node: NumaNode, host: Host) -> str | None:
-    usable = [other for other in host.numa_nodes if other.cpus and other.memory_bytes and not _lacks(other)]
-    ranked = sorted((node.distances.get(str(other.id), 1 << 30), other.id) for other in usable)
-    if not ranked:
-        return None
-    distance, nearest = ranked[0]
-    if distance == 1 << 30:
+    usable = usable_nodes(host)
+    for nearest, distance in distances_to(node, usable).items():
+        if distance is not None:
+            return f"nearest usable: node {nearest} (distance {distance})"
         return "usable: " + ", ".join(f"node {other.id}" for other in usable) + " (distances not told)"
-    return f"nearest usable: node {nearest} (distance {distance})"
+    return None

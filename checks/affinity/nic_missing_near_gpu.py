@@ -2,11 +2,12 @@ from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, in_scope, needs
 from hostdoctor.diagnosis.api import gpu_label
+from hostdoctor.diagnosis.nic_paths import NEAREST_FIRST, nic_paths
 from hostdoctor.diagnosis.paths import model
 from hostdoctor.diagnosis.subjects import brief, gpu_labels
 from hostdoctor.facts import Gpu, Host
 
-NEAR, ORDER = ("PIX", "PXB"), ("PIX", "PXB", "PHB", "NODE", "SYS")
+NEAR = ("PIX", "PXB")
 
 
 @check("HD109", "nic-missing-near-gpu", "warning", needs=(needs.gpus,))
@@ -28,13 +29,12 @@ def nic_missing_near_gpu(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     ## References
     - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_NET_GDR_LEVEL)
     """
-    labels = {nic.label or nic.name or nic.bdf or "": nic for nic in host.nics if nic.rdma}
-    if not labels:
+    if not any(nic.rdma for nic in host.nics):
         yield Skip(kind="not-applicable", reason="no RDMA NIC known")
         return
     scope = in_scope(host, ask)
     every = list(dict.fromkeys((*scope, *in_scope(host, Ask()))))
-    nearest = {gpu: way for gpu in every if (way := _nearest(host, gpu, set(labels))) is not None}
+    nearest = {gpu: way for gpu in every if (way := _nearest(host, gpu)) is not None}
     well_off = {model(host, gpu) for gpu, (kind, _) in nearest.items() if kind in NEAR} - {None}
     lacking = [g for g in scope if g in nearest and nearest[g][0] not in NEAR and model(host, g) in well_off]
     if lacking:
@@ -60,9 +60,7 @@ def nic_missing_near_gpu(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
         yield Skip(kind="no-evidence", reason="the paths between GPUs and NICs are not known")
 
 
-def _nearest(host: Host, gpu: Gpu, nics: set[str]) -> tuple[str, str] | None:
-    """Return the best kind of path from a GPU to a NIC, and that NIC."""
-    own = gpu_label(host, gpu)
-    ends = [(path.kind, ({path.a, path.b} - {own})) for path in host.paths if own in (path.a, path.b)]
-    known = [(ORDER.index(kind), min(far)) for kind, far in ends if far & nics and kind in ORDER]
-    return (ORDER[min(known)[0]], min(known)[1]) if known else None
+def _nearest(host: Host, gpu: Gpu) -> tuple[str, str] | None:
+    """Return the best kind of path from a GPU to an RDMA NIC, and that NIC."""
+    known = min(((NEAREST_FIRST.index(kind), nic) for nic, kind in nic_paths(host, gpu).items()), default=None)
+    return (NEAREST_FIRST[known[0]], known[1]) if known else None

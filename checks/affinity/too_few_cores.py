@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, in_scope, needs
+from hostdoctor.diagnosis.cores import count_cores, wanted_cores
 from hostdoctor.diagnosis.subjects import cpuset, gpu_labels
 from hostdoctor.facts import Host
 
@@ -23,11 +24,10 @@ def too_few_cores(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     ## References
     - https://docs.vllm.ai/en/latest/configuration/optimization.html (CPU resources)
     """
-    cores = [cpuset(core.cpus) or frozenset() for core in host.cores]
     allowed = cpuset(host.allowed.cpus)
     gpus = in_scope(host, ask)
-    wanted = 2 + len(gpus)
-    usable = sum(1 for cpus in cores if allowed is None or cpus & allowed)
+    wanted = wanted_cores(len(gpus))
+    usable = count_cores(host, allowed)
     # Without the allowed CPUs all cores are an upper bound: too few is certain, enough is not.
     if not usable or (allowed is None and usable >= wanted):
         missing = "the physical cores are" if not usable else "the allowed CPUs are"

@@ -77,6 +77,7 @@ def check(
     from hostdoctor.diagnosis.accept import by_date
     from hostdoctor.diagnosis.registry import choose, load_rules
     from hostdoctor.diagnosis.runner import diagnose
+    from hostdoctor.placement.selection import named_gpus
 
     limit_s = timeout_of(timeout, quick=quick or exit_style == "npd")
     sample = None if sample is None else finite("--sample", sample)
@@ -92,7 +93,7 @@ def check(
     model = stated_path(source, "--model-path", model_path)
     kv = stated_path(source, "--kv-path", kv_path)
     host = survey_host(source, paths=[path for path in (model, kv) if path])
-    named = Ask(gpus=_positions(host, gpus))
+    named = Ask(gpus=named_gpus(host, gpus))
     sets_of = _tensor_parallel(tp, len(in_scope(host, named)))
     ask = Ask(gpus=named.gpus, tp=sets_of, model_path=model, kv_path=kv)
     if sample is not None:
@@ -143,25 +144,3 @@ def _tensor_parallel(size: int | None, gpus: int) -> int | None:
 
 def _ids(text: str) -> list[str]:
     return [part for part in text.replace(",", " ").split() if part]
-
-
-def _positions(host: Host, text: str) -> tuple[int, ...] | None:
-    """Return which of ``host.gpus`` were named, in the order named; None for all."""
-    from hostdoctor.parsers.bdf import canonical_bdf
-
-    if text.strip() in ("", "all"):
-        return None
-    if not _ids(text):
-        raise UsageError(f"--gpus: {text!r} names no GPU")
-    found = []
-    for word in _ids(text):
-        matches = [
-            i
-            for i, gpu in enumerate(host.gpus)
-            if word in (str(gpu.index), gpu.uuid) or (gpu.bdf is not None and gpu.bdf == canonical_bdf(word))
-        ]
-        if not matches:
-            known = ", ".join(str(gpu.index) for gpu in host.gpus if gpu.index is not None) or "none"
-            raise UsageError(f"--gpus: no GPU {word[:60]!r} here (known: {known})")
-        found += matches
-    return tuple(dict.fromkeys(found))
