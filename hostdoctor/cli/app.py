@@ -23,6 +23,8 @@ COMMANDS = {
     "topo": "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives.",
     "explain": "Print one check's documentation.",
     "capture": "Write what the survey reads to one file, for offline use.",
+    "wrap": "Print or write a launch wrapper that binds a command to the nodes of its GPUs.",
+    "run": "Become a command, bound to the nodes of its GPUs.",
 }
 
 

@@ -65,7 +65,7 @@ class Running:
 
 
 @atexit.register
-def _kill_unfinished() -> None:
+def kill_unfinished() -> None:
     """Leave nothing behind when this process ends early: Ctrl-C, an error elsewhere."""
     for process in tuple(_unfinished):
         if process.poll() is None:

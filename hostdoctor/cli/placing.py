@@ -1,0 +1,81 @@
+"""What ``wrap`` and ``run`` share: their options, and the way from a host and a command line to a Launch."""
+
+import os
+from typing import Annotated, Literal
+
+import typer
+
+from hostdoctor.facts import Fact, Host
+from hostdoctor.placement.model import Arm, Launch
+from hostdoctor.sources.base import Source
+
+Policy = Literal["auto", "bind", "preferred", "interleave"]
+
+GpusOption = Annotated[
+    str,
+    typer.Option(metavar="GPUS", help="Which GPUs the command uses: indices, UUIDs, addresses, or all."),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="vllm, sglang, tensorrt-llm, llama.cpp, torchrun or generic; told by COMMAND."),
+]
+EngineVersionOption = Annotated[
+    str, typer.Option(metavar="VERSION", help="The engine's version; else the installed one is asked.")
+]
+PolicyOption = Annotated[
+    Policy, typer.Option(help="For memory; auto binds it where the node has room, else only prefers the node.")
+]
+ArmOption = Annotated[Arm, typer.Option(help="The GPUs' own nodes, or the far ones (for comparisons).")]
+AssumeNodeOption = Annotated[
+    int | None, typer.Option(min=0, metavar="N", help="The node of GPUs whose node nothing tells.")
+]
+IsolatedOption = Annotated[bool, typer.Option("--use-isolated", help="Also use CPUs that isolcpus or nohz_full name.")]
+NicsOption = Annotated[
+    bool | None,
+    typer.Option("--nics/--no-nics", help="Name the nearest RDMA NICs to the engine; else only where it spans nodes."),
+]
+# After the first word everything is the command's.
+COMMAND_LAST = {"allow_interspersed_args": False}
+CommandArgument = Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The command and its arguments.")]
+
+
+class Wish(Fact, frozen=True, kw_only=True):
+    """What the options asked for."""
+
+    gpus: str = ""
+    engine: str = ""
+    engine_version: str = ""
+    policy: Policy = "auto"
+    arm: Arm = "near"
+    assume_node: int | None = None
+    use_isolated: bool = False
+    nics: bool | None = None
+
+
+def place(source: Source, host: Host, wish: Wish, argv: list[str]) -> Launch:
+    """Return how the command is started; raises UsageError, PlacementError or UnknownNodeError."""
+    from hostdoctor.placement.binding import bind
+    from hostdoctor.placement.engines import recognise
+    from hostdoctor.placement.launching import launch
+    from hostdoctor.placement.selection import select
+    from hostdoctor.placement.versions import asked_version
+
+    command = recognise(argv, wish.engine or None)
+    selection = select(
+        host,
+        wish.gpus,
+        environ_devices=source.environ("CUDA_VISIBLE_DEVICES"),
+        environ_order=source.environ("CUDA_DEVICE_ORDER"),
+    )
+    binding = bind(
+        host,
+        selection,
+        policy=wish.policy,
+        arm=wish.arm,
+        assume_node=wish.assume_node,
+        use_isolated=wish.use_isolated,
+        extra_processes=command.extra_processes,
+        fits=fits(host, selection, command),
+    )
+    version = asked_version(wish.engine_version) if wish.engine_version else installed_version(source, command)
+    return launch(binding, command, version=version, nics=wish.nics)
