@@ -10,6 +10,7 @@ from hostdoctor.diagnosis.subjects import nodes_by_id, online_cpus
 from hostdoctor.errors import PlacementError
 from hostdoctor.facts import Fact, Host
 from hostdoctor.parsers.cpulist import format_cpulist
+from hostdoctor.placement.affinity import with_near_cpus
 from hostdoctor.placement.model import Arm, Binding, MemoryPolicy, Rank, Reason, Selection
 from hostdoctor.placement.nics import NearestNics, nearest_nics
 from hostdoctor.placement.nodes import Place, far_places, near_places
@@ -50,7 +51,8 @@ def bind(
     if not selection.gpus:
         raise PlacementError("no GPU selected: nothing to place")
     reach = reach_of(host, use_isolated=use_isolated)
-    near = near_places(host, selection.gpus, assume_node)
+    host, guessed = with_near_cpus(host)
+    near = near_places(host, selection.gpus, assume_node, complete=not guessed)
     if arm == "far":
         places = far_places(host, near, reach)
         nodes_of = [place.nodes for place in places]
@@ -80,7 +82,7 @@ def bind(
         nodes=nodes,
         mems=mems,
         cpus=format_cpulist(cpus),
-        whole_nodes=cpus == _all_cpus(host, nodes),
+        whole_nodes=cpus == _all_cpus(host, nodes) and guessed.isdisjoint(nodes),
         limits_cpus=cores.limits_cpus,
         physical_cores=cores.physical,
         smt_siblings=cores.siblings,
@@ -89,7 +91,7 @@ def bind(
         assumed=any(place.assumed for place in places),
         reasons=(
             *dict.fromkeys(place.reason for place in places),
-            *_cpu_reasons(host, nodes, reach),
+            *_cpu_reasons(host, nodes, reach, guessed),
             *why,
             *_nic_reasons(selection, nics),
         ),
@@ -99,6 +101,7 @@ def bind(
                     *(warning for place in places for warning in place.warnings),
                     *left,
                     *_doubts(host, selection, reach),
+                    *_guesses(guessed.intersection(nodes)),
                     *cores.warnings,
                     *_alone(decided, mems),
                 )
@@ -182,12 +185,17 @@ def _cores(host: Host, cpus: frozenset[int], reach: Reach, wanted: int) -> Cores
     return Cores(physical=physical, siblings=siblings, limits_cpus=False, warnings=(placed,))
 
 
-def _cpu_reasons(host: Host, nodes: Iterable[int], reach: Reach) -> Iterable[Reason]:
+def _guesses(nodes: Iterable[int]) -> Iterable[str]:
+    for i in sorted(nodes):
+        yield f"CPUs of node {i} are known from its GPUs alone, its memory is not (numactl --hardware tells both)"
+
+
+def _cpu_reasons(host: Host, nodes: Iterable[int], reach: Reach, guessed: frozenset[int]) -> Iterable[Reason]:
     by_id = nodes_by_id(host)
     whole = _all_cpus(host, nodes)
     for i in nodes:
-        folder = f"/sys/devices/system/node/node{i}"
-        yield Reason(text=f"CPUs of node {i}", source=f"{folder}/cpulist", value=by_id[i].cpus)
+        source = "CPU affinity of its GPUs" if i in guessed else f"/sys/devices/system/node/node{i}/cpulist"
+        yield Reason(text=f"CPUs of node {i}", source=source, value=by_id[i].cpus)
     if reach.cpus is not None and not whole <= reach.cpus:
         text = "CPUs outside the caller's CPU set are left out"
         yield Reason(text=text, source="/proc/self/status Cpus_allowed_list", value=host.allowed.cpus)

@@ -23,14 +23,16 @@ class Place(Fact, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def near_places(host: Host, gpus: Sequence[int], assume_node: int | None) -> tuple[Place, ...]:
-    """Return the near place of each GPU (positions in ``host.gpus``).
+def near_places(
+    host: Host, gpus: Sequence[int], assume_node: int | None, *, complete: bool = True
+) -> tuple[Place, ...]:
+    """Return the near place of each GPU (positions in ``host.gpus``); ``complete``: the host lists all of its nodes.
 
     Raises UnknownNodeError where a node is not known, PlacementError where no node has CPUs and memory, UsageError for
     an assumed node that cannot be one or that contradicts what is known of every GPU.
     """
     _check_assumed(host, gpus, assume_node)
-    return tuple(_near(host, i, assume_node) for i in gpus)
+    return tuple(_near(host, i, assume_node, complete=complete) for i in gpus)
 
 
 def far_places(host: Host, near: Sequence[Place], reach: Reach) -> tuple[Place, ...]:
@@ -55,11 +57,11 @@ def _check_assumed(host: Host, gpus: Sequence[int], node: int | None) -> None:
         raise UsageError(f"--assume-node {node}: {gpu_label(host, gpu)} is known to be near {_named(near_nodes(gpu))}")
 
 
-def _near(host: Host, position: int, assume_node: int | None) -> Place:
+def _near(host: Host, position: int, assume_node: int | None, *, complete: bool) -> Place:
     gpu, nodes = host.gpus[position], nodes_by_id(host)
     near = near_nodes(gpu)
     if not near:
-        return _unknown(host, position, assume_node)
+        return _unknown(host, position, assume_node, complete=complete)
     strange = [i for i in near if i not in nodes or nodes[i].cpus is None]
     if strange:
         raise UnknownNodeError(
@@ -73,15 +75,15 @@ def _near(host: Host, position: int, assume_node: int | None) -> Place:
     warnings = tuple(
         f"{gpu_label(host, gpu)}: node {i} is near but has no {' and '.join(lacks(nodes[i]))}" for i in left
     )
-    every = len(whole) > 1 and len(whole) == len(needs.cpu_nodes(host))
+    every = complete and len(whole) > 1 and len(whole) == len(needs.cpu_nodes(host))
     text = f"{gpu_label(host, gpu)} is near {_named(whole)}" + (", which are all there are" if every else "")
     return Place(nodes=whole, reason=_evidence(host, gpu, text), warnings=warnings)
 
 
-def _unknown(host: Host, position: int, assume_node: int | None) -> Place:
+def _unknown(host: Host, position: int, assume_node: int | None, *, complete: bool) -> Place:
     label = gpu_label(host, host.gpus[position])
     ids = needs.cpu_nodes(host)
-    if len(ids) == 1 and all(node.cpus is not None for node in host.numa_nodes):
+    if complete and len(ids) == 1 and all(node.cpus is not None for node in host.numa_nodes):
         only = nodes_by_id(host)[ids[0]]
         text = f"{label}: node {only.id} is the only one with CPUs: nothing to choose"
         if lacks(only):

@@ -153,6 +153,28 @@ class TestUnknownNode:
         with pytest.raises(UnknownNodeError, match="NUMA node unknown"):
             bound(with_nodes(cards=[gpu(0, numa_node=None)]))
 
+    def test_a_matrix_alone_tells_the_cpus_of_a_gpus_node(self) -> None:
+        cards = [gpu(0, cpus="0-7"), gpu(1, numa_node=1, cpus="8-15"), gpu(2, numa_node=None)]
+        found = bound(with_nodes(cards=cards), "1")
+        assert (found.nodes, found.cpus, found.whole_nodes) == ((1,), "8-15", False)
+        assert ("CPU affinity of its GPUs", "8-15") in [(r.source, r.value) for r in found.reasons]
+        assert any("CPUs of node 1 are known from its GPUs alone" in warning for warning in found.warnings)
+
+    def test_a_matrix_alone_does_not_list_every_node(self) -> None:
+        cards = [gpu(0, cpus="0-7"), gpu(1, numa_node=None)]
+        with pytest.raises(UnknownNodeError, match="GPU1: NUMA node unknown"):
+            bound(with_nodes(cards=cards))
+
+    @pytest.mark.parametrize("cpus", ["0-15", "4-11"])
+    def test_nodes_that_share_cpus_in_a_matrix_are_no_nodes(self, cpus: str) -> None:
+        cards = [gpu(0, cpus="0-7"), gpu(1, numa_node=1, cpus=cpus)]
+        with pytest.raises(UnknownNodeError, match="CPUs of node 0 are not known"):
+            bound(with_nodes(cards=cards))
+
+    def test_a_node_known_to_have_no_cpus_gets_none_from_a_gpu(self) -> None:
+        nodes = (node(0, "", distances={"0": 10, "1": 20}), node(1, "0-7"))
+        assert bound(with_nodes(*nodes, cards=[gpu(0, cpus="0-7")])).nodes == (1,)
+
     def test_gap_reasons_are_quoted(self) -> None:
         gaps = (gap("gpus[0].numa_node", "sysfs", "the kernel was not told (-1)"),)
         on = msgspec.structs.replace(two(gaps=gaps), gpus=(gpu(0, numa_node=None),))
@@ -368,6 +390,10 @@ class TestFarArm:
         told_nothing = [node(i, f"{i}") for i in range(4)]
         with pytest.raises(UnknownNodeError, match="not told"):
             bound(with_nodes(*told_nothing), arm="far")
+
+    def test_another_package_comes_before_a_greater_distance(self) -> None:
+        nodes = [node(i, f"{i}", package=i // 2, distances={"0": 10, "1": 40, "2": 20, "3": 30}) for i in range(4)]
+        assert bound(with_nodes(*nodes), arm="far").nodes == (3,)
 
     def test_of_two_nodes_the_other_is_far_whatever_the_distance(self) -> None:
         assert bound(with_nodes(node(0, "0-3"), node(1, "4-7")), arm="far").nodes == (1,)
