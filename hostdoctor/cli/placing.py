@@ -1,6 +1,5 @@
 """What ``wrap`` and ``run`` share: their options, and the way from a host and a command line to a Launch."""
 
-import os
 from typing import Annotated, Literal
 
 import typer
@@ -52,9 +51,10 @@ class Wish(Fact, frozen=True, kw_only=True):
     nics: bool | None = None
 
 
-def place(source: Source, host: Host, wish: Wish, argv: list[str]) -> Launch:
+def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: float) -> Launch:
     """Return how the command is started; raises UsageError, PlacementError or UnknownNodeError."""
     from hostdoctor.placement.binding import bind
+    from hostdoctor.placement.engine_version import installed_version
     from hostdoctor.placement.engines import recognise
     from hostdoctor.placement.launching import launch
     from hostdoctor.placement.selection import select
@@ -74,8 +74,11 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str]) -> Launch:
         arm=wish.arm,
         assume_node=wish.assume_node,
         use_isolated=wish.use_isolated,
-        extra_processes=command.extra_processes,
-        fits=fits(host, selection, command),
+        extra_processes=max(0, (command.api_servers or 1) - 1) + max(0, (command.data_parallel or 1) - 1),
+        fits={},
     )
-    version = asked_version(wish.engine_version) if wish.engine_version else installed_version(source, command)
+    if wish.engine_version:
+        version = asked_version(wish.engine_version)
+    else:
+        version = installed_version(command, timeout_s) if source.is_live else None
     return launch(binding, command, version=version, nics=wish.nics)

@@ -51,7 +51,8 @@ def run(
     quick: QuickOption = False,
 ) -> None:
     """Survey, bind this process, say in one line how, and exec the command in its place."""
-    source = open_evidence(None, demo=False, timeout_s=timeout_of(timeout, quick=quick))
+    limit_s = timeout_of(timeout, quick=quick)
+    source = open_evidence(None, demo=False, timeout_s=limit_s)
     wish = Wish(
         gpus=gpus,
         engine=engine,
@@ -62,7 +63,7 @@ def run(
         use_isolated=use_isolated,
         nics=nics,
     )
-    _become(place(source, survey_host(source), wish, command))
+    _become(place(source, survey_host(source), wish, command, limit_s))
 
 
 def _become(launch: Launch) -> NoReturn:

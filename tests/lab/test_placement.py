@@ -25,12 +25,13 @@ def started(guest: Guest, scenario: str, name: str) -> dict[str, Any]:
 
 def share(placed: dict[str, Any], node: str) -> float:
     pages = placed["pages"]
-    return float(pages.get(node, 0)) / sum(pages.values())
+    here: int = pages.get(node, 0)
+    return here / int(sum(pages.values()))
 
 
 def shown(placed: dict[str, Any], key: str) -> str:
     """Return a row of ``numactl --show``."""
-    found = re.search(rf"^{key}: (.*)$", placed["numactl"], re.M)
+    found = re.search(rf"^{key}: (.*)$", placed["numactl"], re.MULTILINE)
     assert found, placed["numactl"]
     return found[1].strip()
 
@@ -66,7 +67,7 @@ def test_preferred_memory_is_near_and_may_spill(guest: Guest, starter: str) -> N
 def test_interleaved_memory_is_on_both_sockets_and_not_on_the_memory_only_node(guest: Guest, starter: str) -> None:
     placed = started(guest, "placed", f"{starter}-interleave0")
     assert (placed["cpus"], placed["policy"]) == ("0-3", "interleave:0-1")
-    assert share(placed, "0") == pytest.approx(0.5, abs=0.01)
+    assert share(placed, "0") == pytest.approx(0.5, abs=0.05)
     assert "2" not in placed["pages"]
 
 
@@ -93,7 +94,8 @@ def test_a_cpuset_with_the_node_in_it_does_not_matter(guest: Guest, starter: str
 def test_a_cpuset_without_the_gpus_node_is_refused(guest: Guest, starter: str) -> None:
     ran = guest.run("placed-cpuset", f"{starter}-gpu1")
     assert (ran.status, ran.out) == (2, "")
-    assert "cpuset" in ran.err.lower() or "CPU set" in ran.err
+    assert "node 1" in ran.err
+    assert "HD106" in ran.err
 
 
 @pytest.mark.parametrize("starter", STARTERS)
