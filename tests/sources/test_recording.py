@@ -317,7 +317,7 @@ def test_a_file_that_comes_into_being_meanwhile_is_kept(tmp_path: Path, monkeypa
     def rival(descriptor: int) -> None:
         (tmp_path / "a").write_text("theirs")
 
-    monkeypatch.setattr("hostdoctor.sources.tar_writing.os.fsync", rival)
+    monkeypatch.setattr("hostdoctor.sources.whole_file.os.fsync", rival)
     with pytest.raises(UsageError, match="exists already"):
         write_archive(tmp_path / "a", ODD, force=False)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "theirs")]
@@ -330,7 +330,7 @@ def test_an_end_on_the_way_leaves_nothing(
     def fail(descriptor: int) -> None:
         raise error
 
-    monkeypatch.setattr("hostdoctor.sources.tar_writing.os.fsync", fail)
+    monkeypatch.setattr("hostdoctor.sources.whole_file.os.fsync", fail)
     with pytest.raises(OutputError if isinstance(error, OSError) else type(error)) as raised:
         write_archive(tmp_path / "a", ODD, force=False)
     if isinstance(error, OSError):
