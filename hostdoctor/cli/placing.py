@@ -53,6 +53,8 @@ class Wish(Fact, frozen=True, kw_only=True):
 
 def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: float) -> Launch:
     """Return how the command is started; raises UsageError, PlacementError or UnknownNodeError."""
+    import msgspec
+
     from hostdoctor.placement.binding import bind
     from hostdoctor.placement.engine_version import installed_version
     from hostdoctor.placement.engines import recognise
@@ -60,13 +62,16 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: fl
     from hostdoctor.placement.selection import select
     from hostdoctor.placement.versions import asked_version
 
+    visible = source.environ("CUDA_VISIBLE_DEVICES")
     command = recognise(argv, wish.engine or None)
     selection = select(
         host,
         wish.gpus,
-        environ_devices=source.environ("CUDA_VISIBLE_DEVICES"),
+        environ_devices=visible,
         environ_order=source.environ("CUDA_DEVICE_ORDER"),
     )
+    if visible is not None and not wish.gpus:  # said again, as a wrapper is started from another environment
+        selection = msgspec.structs.replace(selection, visible_devices=visible)
     binding = bind(
         host,
         selection,

@@ -1,0 +1,116 @@
+"""``hostdoctor wrap``: print or write a launch wrapper."""
+
+import datetime
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hostdoctor.cli.common import (
+    DemoOption,
+    FromOption,
+    QuickOption,
+    TimeoutOption,
+    emit,
+    open_evidence,
+    survey_host,
+    timeout_of,
+)
+from hostdoctor.cli.placing import (
+    COMMAND_LAST,
+    ArmOption,
+    AssumeNodeOption,
+    CommandArgument,
+    EngineOption,
+    EngineVersionOption,
+    GpusOption,
+    IsolatedOption,
+    NicsOption,
+    PolicyOption,
+    Wish,
+    place,
+)
+from hostdoctor.errors import OutputError
+from hostdoctor.facts import Host
+from hostdoctor.placement.emitting import SCRIPTS, Container, Form, Made, render, write
+from hostdoctor.placement.model import Launch
+
+app = typer.Typer()
+
+
+@app.command(
+    context_settings=COMMAND_LAST,
+    help="Print or write a wrapper that starts COMMAND on the nodes of its GPUs. Changes nothing here. Exits 2 where"
+    " the command cannot be bound so, 3 where a GPU's node is not known.",
+)
+def wrap(
+    command: CommandArgument,
+    gpus: GpusOption = "",
+    form: Annotated[Form, typer.Option("--as", help="What to write.")] = "shell",
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Instead of printing.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file when it exists.")] = False,
+    engine: EngineOption = "",
+    engine_version: EngineVersionOption = "",
+    policy: PolicyOption = "auto",
+    arm: ArmOption = "near",
+    assume_node: AssumeNodeOption = None,
+    use_isolated: IsolatedOption = False,
+    nics: NicsOption = None,
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="The image (docker, compose, k8s).")] = "",
+    memory_gib: Annotated[int | None, typer.Option(min=1, metavar="N", help="The pod's memory (k8s).")] = None,
+    shm_gib: Annotated[int | None, typer.Option(min=1, metavar="N", help="/dev/shm (docker, compose, k8s).")] = None,
+    from_: FromOption = None,
+    timeout: TimeoutOption = None,
+    quick: QuickOption = False,
+    demo: DemoOption = False,
+) -> None:
+    """Survey, place, and print the wrapper; warnings go to standard error too."""
+    limit_s = timeout_of(timeout, quick=quick)
+    source = open_evidence(from_, demo=demo, timeout_s=limit_s)
+    host = survey_host(source)
+    wish = Wish(
+        gpus=gpus,
+        engine=engine,
+        engine_version=engine_version,
+        policy=policy,
+        arm=arm,
+        assume_node=assume_node,
+        use_isolated=use_isolated,
+        nics=nics,
+    )
+    launch = place(source, host, wish, command, limit_s)
+    container = Container(image=image or None, memory_gib=memory_gib, shm_gib=shm_gib)
+    text = render(launch, form, made=_made(host), container=container)
+    if output is None:
+        _print(text)
+    else:
+        write(output, text, executable=form in SCRIPTS, force=force)
+    _warn(launch)
+
+
+def _made(host: Host) -> Made:
+    from hostdoctor import __version__
+
+    now = datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
+    return Made(host=host.system.hostname, version=__version__, time=now)
+
+
+def _print(text: str) -> None:
+    """Print a wrapper byte for byte: a command's words need not be UTF-8."""
+    if text.isascii():
+        emit(text)
+        return
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        raise OutputError(f"cannot write the output: {error.strerror}") from error
+
+
+def _warn(launch: Launch) -> None:
+    from hostdoctor.outputs.words import printable
+
+    for warning in (*launch.binding.warnings, *launch.warnings):
+        typer.echo(f"hostdoctor: warning: {printable(warning)}", err=True)
