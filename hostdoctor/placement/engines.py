@@ -120,7 +120,8 @@ def recognise(argv: Sequence[str], engine: str | None = None) -> EngineCommand:
 
     Raises UsageError for an unknown engine and for a command line without a command.
     """
-    if engine is not None and engine not in ENGINE_NAMES:
+    asked = next((name for name in ENGINE_NAMES if name == engine), None)
+    if engine is not None and asked is None:
         raise UsageError(f"unknown engine {engine!r}: one of {', '.join(ENGINE_NAMES)}")
     words = tuple(argv)
     prefix = read_prefix(words)
@@ -128,7 +129,7 @@ def recognise(argv: Sequence[str], engine: str | None = None) -> EngineCommand:
         raise UsageError("no command to start: write it after --")
     found = None if prefix.split else _find(words, prefix)
     if found is None or (engine is not None and engine != found.engine):
-        return _generic(words, prefix, cast("EngineName | None", engine))
+        return _generic(words, prefix, asked)
     return _command(words, prefix, found)
 
 
