@@ -50,7 +50,7 @@ def _refuse_hidden_binders(command: EngineCommand) -> None:
     """Refuse numactl or taskset between a runner and the engine, or among the words of a command not recognised."""
     first = command.prefix.program + 1
     words = command.argv[first : command.program] if command.recognised else command.argv[first:]
-    followed = zip(words, (*words[1:], ""), strict=True)
+    followed = zip(words, (*words[1:], ""), strict=False)  # no words, nothing follows
     for word, next_word in followed:
         if basename(word) in BINDERS and next_word.startswith("-"):
             raise PlacementError(f"the command already has {basename(word)}: remove it and its options")

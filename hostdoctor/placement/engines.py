@@ -138,10 +138,18 @@ def _find(words: tuple[str, ...], prefix: Prefix) -> _Found | None:
     name = basename(words[at])
     if name not in _RUNNERS:
         return _engine_at(words, at)
-    inner = next((found for i in range(at + 1, len(words)) if (found := _engine_at(words, i))), None)
+    inner = _first_engine(words, at + 1)
     if name == "trtllm-llmapi-launch" and (inner is None or inner.engine == "generic"):
         return _Found("tensorrt-llm", at, at + 1)
     return inner
+
+
+def _first_engine(words: tuple[str, ...], start: int) -> _Found | None:
+    for i in range(start, len(words)):
+        found = _engine_at(words, i)
+        if found is not None or _is_python(basename(words[i])) or basename(words[i]) in _SHELLS:
+            return found  # what follows a script or a string is its own
+    return None
 
 
 def _engine_at(words: tuple[str, ...], at: int) -> _Found | None:
@@ -222,6 +230,8 @@ def _generic(words: tuple[str, ...], prefix: Prefix, asked: EngineName | None) -
 
 def _hidden(words: tuple[str, ...], at: int, prefix: Prefix) -> tuple[str | None, tuple[str, ...]]:
     """Return why the engine's words cannot be seen, and what to say of it."""
+    if basename(words[at]) in _RUNNERS:
+        at = next((i for i in range(at + 1, len(words)) if basename(words[i]) in _SHELLS), at)
     name, rest = basename(words[at]), words[at + 1 :]
     if prefix.split:
         return "the command stands in one string (env -S)", ("env -S: the string after it was not looked into",)

@@ -59,6 +59,8 @@ def command(line: str, engine: str | None = None) -> EngineCommand:
         ("python", "generic", "python"),
         ("pythonic -m vllm.entrypoints.openai.api_server", "generic", "pythonic"),
         ("echo vllm serve m", "generic", "echo"),
+        ("uv run python serve.py vllm serve", "generic", "uv"),
+        ("uv run --python python3.12 vllm serve m", "vllm", "python3.12"),
     ],
 )
 def test_the_engine_is_recognised(line: str, engine: str, program: str) -> None:
@@ -66,7 +68,10 @@ def test_the_engine_is_recognised(line: str, engine: str, program: str) -> None:
     assert (told.engine, told.argv[told.program]) == (engine, program)
 
 
-@pytest.mark.parametrize("line", ["sh -c 'vllm serve m'", "bash -lc 'exec vllm serve m'", "env -S 'vllm serve m'"])
+@pytest.mark.parametrize(
+    "line",
+    ["sh -c 'vllm serve m'", "bash -lc 'exec vllm serve m'", "env -S 'vllm serve m'", "uv run sh -c 'vllm serve m'"],
+)
 def test_a_shell_string_is_not_looked_into(line: str) -> None:
     told = command(line)
     assert told.engine == "generic"
@@ -216,7 +221,9 @@ class TestInstalledVersion:
         assert installed_version(command(line), 60) is None
 
 
-@given(st.lists(st.text(alphabet="-=ab /01", max_size=6) | st.sampled_from(["env", "sudo", "vllm", "serve", "-m", "--"])))
+@given(
+    st.lists(st.text(alphabet="-=ab /01", max_size=6) | st.sampled_from(["env", "sudo", "vllm", "serve", "-m", "--"]))
+)
 def test_any_words_are_read(words: list[str]) -> None:
     try:
         told = recognise(words)
