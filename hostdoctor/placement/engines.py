@@ -194,6 +194,9 @@ def _python(words: tuple[str, ...], at: int) -> _Found | None:
     module = words[i + 1] if i + 1 < len(words) else ""
     if module in ("torch.distributed.run", "torch.distributed.launch"):
         return _Found("torchrun", at, i + 2)
+    if module == "vllm.entrypoints.cli.main":
+        found = _subcommand("vllm", words[i + 2 : i + 4], i + 1)
+        return found and found._replace(program=at)
     engine = _module_engine(module)
     return None if engine is None else _Found(engine, at, i + 2)
 

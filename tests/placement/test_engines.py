@@ -54,6 +54,8 @@ def command(line: str, engine: str | None = None) -> EngineCommand:
         ("conda run -n vllm python -m vllm.entrypoints.openai.api_server", "vllm", "python"),
         ("numactl -N 0 -m 0 vllm serve m", "vllm", "vllm"),
         ("taskset -c 0-3 vllm serve m", "vllm", "vllm"),
+        ("python -m vllm.entrypoints.cli.main serve m -tp 2", "vllm", "python"),
+        ("python -m vllm.entrypoints.cli.main bench serve", "generic", "python"),
         ("python serve.py", "generic", "python"),
         ("python -c 'import vllm' serve", "generic", "python"),
         ("python", "generic", "python"),
