@@ -1,5 +1,7 @@
 """What a command line already says of binding and of GPUs: the same as ours is kept, anything else is refused."""
 
+from itertools import pairwise
+
 from hostdoctor.errors import ParseError, PlacementError
 from hostdoctor.parsers.cpulist import parse_cpulist
 from hostdoctor.placement.engines import TITLES, EngineCommand
@@ -24,9 +26,12 @@ def refuse_conflicts(command: EngineCommand, binding: Binding) -> str | None:
     _refuse_elsewhere(command)
     _refuse_devices(command, binding)
     _refuse_hidden_binders(command)
-    if command.prefix.binders:
+    own = _engine_binding(command, binding)
+    if not command.prefix.binders:
+        return own
+    if own is None:
         return _binder(command, binding)
-    return _engine_binding(command, binding)
+    raise PlacementError("the command has numactl or taskset and the engine's own binding as well: remove one of them")
 
 
 def _refuse_elsewhere(command: EngineCommand) -> None:
@@ -45,7 +50,7 @@ def _refuse_hidden_binders(command: EngineCommand) -> None:
     """Refuse numactl or taskset between a runner and the engine, or among the words of a command not recognised."""
     first = command.prefix.program + 1
     words = command.argv[first : command.program] if command.recognised else command.argv[first:]
-    followed = zip(words, (*words[1:], ""), strict=True)
+    followed = zip(words, (*words[1:], ""), strict=False)  # no words, nothing follows
     for word, next_word in followed:
         if basename(word) in BINDERS and next_word.startswith("-"):
             raise PlacementError(f"the command already has {basename(word)}: remove it and its options")
@@ -169,9 +174,11 @@ def _torchrun(command: EngineCommand, binding: Binding) -> str | None:
     mode = command.words.value("--numa-binding")
     if mode is None:
         return None
-    if mode == "node" and binding.spans and binding.limits_cpus and binding.arm == "near":
-        return "the command already binds its workers' CPUs (--numa-binding=node): its words are kept"
-    raise PlacementError(f"the command already has --numa-binding={mode}: remove it")
+    if mode != "node" or binding.arm == "far" or binding.assumed:
+        raise PlacementError(f"the command already has --numa-binding={mode}: remove it")
+    if binding.spans and binding.limits_cpus and binding.policy != "interleave":
+        return "the command already binds its workers' CPUs (--numa-binding=node): its words are kept, nothing is added"
+    return None
 
 
 def _refuse_llama(command: EngineCommand) -> None:
@@ -182,6 +189,6 @@ def _refuse_llama(command: EngineCommand) -> None:
 
 def _refuse_mpirun(command: EngineCommand) -> None:
     before = command.argv[command.prefix.program : command.program]
-    for option, value in zip(before, before[1:], strict=False):
+    for option, value in pairwise(before):
         if option in ("--bind-to", "-bind-to") and value != "none":
             raise PlacementError(f"{option} {value} binds each rank to CPUs of its own choice: write {option} none")

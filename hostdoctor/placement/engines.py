@@ -120,7 +120,8 @@ def recognise(argv: Sequence[str], engine: str | None = None) -> EngineCommand:
 
     Raises UsageError for an unknown engine and for a command line without a command.
     """
-    if engine is not None and engine not in ENGINE_NAMES:
+    asked = next((name for name in ENGINE_NAMES if name == engine), None)
+    if engine is not None and asked is None:
         raise UsageError(f"unknown engine {engine!r}: one of {', '.join(ENGINE_NAMES)}")
     words = tuple(argv)
     prefix = read_prefix(words)
@@ -128,7 +129,7 @@ def recognise(argv: Sequence[str], engine: str | None = None) -> EngineCommand:
         raise UsageError("no command to start: write it after --")
     found = None if prefix.split else _find(words, prefix)
     if found is None or (engine is not None and engine != found.engine):
-        return _generic(words, prefix, cast("EngineName | None", engine))
+        return _generic(words, prefix, asked)
     return _command(words, prefix, found)
 
 
@@ -137,10 +138,18 @@ def _find(words: tuple[str, ...], prefix: Prefix) -> _Found | None:
     name = basename(words[at])
     if name not in _RUNNERS:
         return _engine_at(words, at)
-    inner = next((found for i in range(at + 1, len(words)) if (found := _engine_at(words, i))), None)
+    inner = _first_engine(words, at + 1)
     if name == "trtllm-llmapi-launch" and (inner is None or inner.engine == "generic"):
         return _Found("tensorrt-llm", at, at + 1)
     return inner
+
+
+def _first_engine(words: tuple[str, ...], start: int) -> _Found | None:
+    for i in range(start, len(words)):
+        found = _engine_at(words, i)
+        if found is not None or _is_python(basename(words[i])) or basename(words[i]) in _SHELLS:
+            return found  # what follows a script or a string is its own
+    return None
 
 
 def _engine_at(words: tuple[str, ...], at: int) -> _Found | None:
@@ -185,6 +194,9 @@ def _python(words: tuple[str, ...], at: int) -> _Found | None:
     module = words[i + 1] if i + 1 < len(words) else ""
     if module in ("torch.distributed.run", "torch.distributed.launch"):
         return _Found("torchrun", at, i + 2)
+    if module == "vllm.entrypoints.cli.main":
+        found = _subcommand("vllm", words[i + 2 : i + 4], i + 1)
+        return found and found._replace(program=at)
     engine = _module_engine(module)
     return None if engine is None else _Found(engine, at, i + 2)
 
@@ -221,6 +233,8 @@ def _generic(words: tuple[str, ...], prefix: Prefix, asked: EngineName | None) -
 
 def _hidden(words: tuple[str, ...], at: int, prefix: Prefix) -> tuple[str | None, tuple[str, ...]]:
     """Return why the engine's words cannot be seen, and what to say of it."""
+    if basename(words[at]) in _RUNNERS:
+        at = next((i for i in range(at + 1, len(words)) if basename(words[i]) in _SHELLS), at)
     name, rest = basename(words[at]), words[at + 1 :]
     if prefix.split:
         return "the command stands in one string (env -S)", ("env -S: the string after it was not looked into",)

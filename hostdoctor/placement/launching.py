@@ -7,7 +7,8 @@ from hostdoctor.facts import Fact
 from hostdoctor.placement.conflicts import refuse_conflicts
 from hostdoctor.placement.engines import TITLES, EngineCommand
 from hostdoctor.placement.model import Binding, Launch, RankCommand
-from hostdoctor.placement.nic_variables import NCCL, UCX, nic_variables, of_ranks, wanted
+from hostdoctor.placement.nic_variables import nic_variables, of_ranks, wanted
+from hostdoctor.placement.prefixes import is_assignment
 from hostdoctor.placement.spanning import own_binding
 from hostdoctor.placement.versions import Version
 
@@ -51,7 +52,7 @@ def launch(
     Raises PlacementError where the command contradicts the binding or the engine cannot be told.
     """
     already = refuse_conflicts(command, binding)
-    plan = _Plan(binding=binding, outer=False, notes=(already,)) if already else _plan(binding, command, version)
+    plan = _unbound(binding, command, already) if already else _plan(binding, command, version)
     asked = {} if plan.ranks else _device_variables(binding)
     near, nic_note = _nics(plan, command, nics)
     variables = _kept(command, asked | dict(plan.variables)) | near
@@ -70,6 +71,16 @@ def launch(
         notes=(*command.notes, *plan.notes, *nic_note),
         warnings=(*binding.warnings, *plan.warnings, *_prefix_warnings(command, inside)),
     )
+
+
+def _unbound(binding: Binding, command: EngineCommand, already: str) -> _Plan:
+    """Add no binding to a command that brings it; where numactl does, the engine must still not undo it."""
+    if not command.prefix.binders:
+        return _Plan(binding=binding, outer=False, notes=(already,))
+    from msgspec.structs import replace
+
+    around = _around(binding, command)
+    return replace(around, outer=False, notes=(already, *around.notes))
 
 
 def _plan(binding: Binding, command: EngineCommand, version: Version | None) -> _Plan:
@@ -97,7 +108,7 @@ def _plan(binding: Binding, command: EngineCommand, version: Version | None) -> 
 
 def _around(binding: Binding, command: EngineCommand) -> _Plan:
     """Put the whole command under the binding, and keep the engine from undoing it."""
-    warnings = ()
+    warnings: tuple[str, ...] = ()
     if command.engine == "vllm" and command.executor in ("ray", "external_launcher"):
         warnings = (f"workers that {command.executor} started before this command do not inherit its binding",)
     return _Plan(
@@ -283,9 +294,7 @@ def _inside(command: EngineCommand, variables: dict[str, str]) -> _Insertion:
 
 def _leading_env(command: EngineCommand) -> list[_Insertion]:
     """``A=B vllm serve`` is a shell's way to write ``env A=B vllm serve``."""
-    first = command.argv[0]
-    leading = "=" in first and first.partition("=")[0] in command.prefix.environment and command.program > 0
-    return [_Insertion(0, ("env",))] if leading else []
+    return [_Insertion(0, ("env",))] if is_assignment(command.argv[0]) else []
 
 
 def _inserted(argv: tuple[str, ...], insertions: list[_Insertion]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -310,6 +319,3 @@ def _prefix_warnings(command: EngineCommand, inside: dict[str, str]) -> tuple[st
     if inside and command.prefix.dropper == "sudo":
         warnings.append(f"sudo drops variables: {', '.join(inside)} are written behind it, with env")
     return tuple(warnings)
-
-
-__all__ = ["NCCL", "UCX", "launch"]

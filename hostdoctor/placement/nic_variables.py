@@ -26,7 +26,11 @@ def wanted(binding: Binding, command: EngineCommand, asked: bool | None) -> bool
     """Tell whether the adapters matter: asked for, or GPUs on several nodes, several hosts, or disaggregated."""
     if asked is not None:
         return asked
-    return binding.spans or bool(command.disaggregated) or (command.recognised and command.hosts != 1)
+    return binding.spans or bool(command.disaggregated) or _several_hosts(command)
+
+
+def _several_hosts(command: EngineCommand) -> bool:
+    return command.recognised and command.hosts != 1 and command.config_file is None
 
 
 def of_ranks(ranks: tuple[Rank, ...]) -> tuple[dict[str, str], str | None]:

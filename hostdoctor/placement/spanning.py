@@ -29,8 +29,10 @@ def own_binding(binding: Binding, command: EngineCommand, version: Version | Non
 
     Raises PlacementError, saying what would work, where the engine or its version cannot say it.
     """
-    by_engine = {"vllm": _vllm, "sglang": _sglang, "tensorrt-llm": _tensorrt, "torchrun": _torchrun}
-    own = by_engine[command.engine](binding, command, version)
+    by_engine = {"vllm": _vllm, "sglang": _sglang, "torchrun": _torchrun}
+    own = (
+        _tensorrt(binding) if command.engine == "tensorrt-llm" else by_engine[command.engine](binding, command, version)
+    )
     if own.flags and command.hidden:
         raise PlacementError(
             f"{' '.join(own.flags)} must be among the words of {TITLES[command.engine]}, and {command.hidden}: "
@@ -143,7 +145,7 @@ def _sglang(binding: Binding, command: EngineCommand, version: Version | None) -
             f"SGLang cannot place CPUs and memory of {', '.join(apart)} on different nodes: {OTHER_WAYS}"
         )
     warnings = _gate(command, version, SGLANG_NUMA_NODE, "--numa-node") + _hard_binding(binding, "SGLang")
-    notes = ("SGLang's own processes beside the workers are not bound",)
+    notes: tuple[str, ...] = ("SGLang's own processes beside the workers are not bound",)
     if not binding.whole_nodes:
         notes += ("SGLang binds to the CPUs of the node that it may use, which it finds itself",)
     return Own(flags=("--numa-node", *nodes), notes=notes, warnings=warnings)
@@ -152,7 +154,7 @@ def _sglang(binding: Binding, command: EngineCommand, version: Version | None) -
 # --- TensorRT-LLM and torchrun: CPUs alone, by what they find themselves ---
 
 
-def _tensorrt(binding: Binding, command: EngineCommand, version: Version | None) -> Own:
+def _tensorrt(binding: Binding) -> Own:
     _refuse_unsayable(binding, "TensorRT-LLM")
     variables = (("TLLM_NUMA_AWARE_WORKER_AFFINITY", "1"),)
     return Own(variables=variables, notes=(_cpus_only("TensorRT-LLM"),), warnings=_assumed(binding))
