@@ -82,8 +82,7 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: fl
         extra_processes=max(0, (command.api_servers or 1) - 1) + max(0, (command.data_parallel or 1) - 1),
         fits={},
     )
-    if wish.engine_version:
-        version = asked_version(wish.engine_version)
-    else:
-        version = installed_version(command, timeout_s) if source.is_live else None
+    version = asked_version(wish.engine_version) if wish.engine_version else None
+    if version is None and source.is_live:
+        version = installed_version(command, timeout_s)
     return launch(binding, command, version=version, nics=wish.nics)
