@@ -1,5 +1,6 @@
 """Options and steps that several commands share."""
 
+import io
 import math
 import os
 import shutil
@@ -40,10 +41,16 @@ ChecksDirOption = Annotated[
 DemoOption = Annotated[bool, typer.Option("--demo", help="Look at the bundled example: an 8-GPU two-socket host.")]
 
 
-def emit(text: str) -> None:
-    """Print on standard output; raise OutputError where that fails, end quietly where nobody reads any more."""
+def emit(text: str, *, exactly: bool = False) -> None:
+    """Print on standard output; raise OutputError where that fails, end quietly where nobody reads any more.
+
+    ``exactly``: every byte counts, whatever the terminal's encoding (a command's words need not even be UTF-8).
+    """
     try:
-        sys.stdout.write(text)
+        if exactly and isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+        else:
+            sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nothing is flushed into it again

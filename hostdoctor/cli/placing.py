@@ -86,3 +86,8 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: fl
     if version is None and source.is_live:
         version = installed_version(command, timeout_s)
     return launch(binding, command, version=version, nics=wish.nics)
+
+
+def warnings_of(launch: Launch) -> list[str]:
+    """Return what the caller should know, each once."""
+    return list(dict.fromkeys((*launch.binding.warnings, *launch.warnings)))

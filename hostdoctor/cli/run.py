@@ -22,6 +22,7 @@ from hostdoctor.cli.placing import (
     PolicyOption,
     Wish,
     place,
+    warnings_of,
 )
 from hostdoctor.errors import PlacementError
 from hostdoctor.placement.model import Launch
@@ -83,13 +84,13 @@ def _bound(launch: Launch) -> str:
     said = f"{', '.join(launch.binding.selection.labels)}: {describe(applied.step)}"
     for tier, reason in applied.refused:
         said += f"; not {tier}: {reason}"
-    return "; ".join((said, *launch.binding.warnings, *launch.warnings))
+    return "; ".join((said, *warnings_of(launch)))
 
 
 def _left_to_engine(launch: Launch) -> str:
     said = f"the GPUs span nodes ({_ranks(launch)}): {launch.engine} binds its own workers"
     added = f" ({' '.join(launch.added)})" if launch.added else ""
-    return "; ".join((said + added, *launch.binding.warnings, *launch.warnings))
+    return "; ".join((said + added, *warnings_of(launch)))
 
 
 def _ranks(launch: Launch) -> str:

@@ -1,7 +1,6 @@
 """``hostdoctor wrap``: print or write a launch wrapper."""
 
 import datetime
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -30,8 +29,8 @@ from hostdoctor.cli.placing import (
     PolicyOption,
     Wish,
     place,
+    warnings_of,
 )
-from hostdoctor.errors import OutputError
 from hostdoctor.facts import Host
 from hostdoctor.placement.emitting import SCRIPTS, Container, Form, Made, render, write
 from hostdoctor.placement.model import Launch
@@ -83,7 +82,7 @@ def wrap(
     container = Container(image=image or None, memory_gib=memory_gib, shm_gib=shm_gib)
     text = render(launch, form, made=_made(host), container=container)
     if output is None:
-        _print(text)
+        emit(text, exactly=True)
     else:
         write(output, text, executable=form in SCRIPTS, force=force)
     _warn(launch)
@@ -96,21 +95,8 @@ def _made(host: Host) -> Made:
     return Made(host=host.system.hostname, version=__version__, time=now)
 
 
-def _print(text: str) -> None:
-    """Print a wrapper byte for byte: a command's words need not be UTF-8."""
-    if text.isascii():
-        emit(text)
-        return
-    try:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        raise OutputError(f"cannot write the output: {error.strerror}") from error
-
-
 def _warn(launch: Launch) -> None:
     from hostdoctor.outputs.words import printable
 
-    for warning in (*launch.binding.warnings, *launch.warnings):
+    for warning in warnings_of(launch):
         typer.echo(f"hostdoctor: warning: {printable(warning)}", err=True)
