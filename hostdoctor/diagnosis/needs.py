@@ -52,6 +52,8 @@ def sampled(host: Host, ask: Ask) -> Skip | None:
 def not_sampled(host: Host, seconds: int = 10) -> Skip:
     """Say that only two readings of the running host can tell, and how to take them."""
     reason = f"needs counters read twice on the running host: --sample {seconds}"
+    if host.samples:
+        reason = f"the counters that were read twice do not suffice: --sample {seconds} or longer"
     return Skip(kind="no-evidence" if host.is_live else "live-only", reason=reason)
 
 
