@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hostdoctor.diagnosis.accept import Accept
     from hostdoctor.diagnosis.api import Rule
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 Severity = Literal["info", "warning", "critical"]
 QUIET_WAIT_S = 2.0  # a longer wait is announced on a terminal
