@@ -34,6 +34,11 @@ def test_findings_below_fail_on_count_as_ok(root_of: Root) -> None:
     assert hostdoctor(*common, "--fail-on", "critical").status == 3  # the node of one GPU stays unknown
 
 
+def test_what_the_first_screen_leaves_out_is_counted_by_severity(root_of: Root) -> None:
+    ran = hostdoctor("check", "--from", root_of("sick-2n"))
+    assert "  and 5 more findings (1 warning, 4 info): --all shows them\n" in ran.out
+
+
 def test_info_counts_only_when_asked(root_of: Root) -> None:
     common = ("check", "--from", root_of("dgx-h100"), "--format", "nagios")
     assert hostdoctor(*common).status == 0
