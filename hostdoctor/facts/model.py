@@ -46,6 +46,7 @@ class System(Fact, frozen=True, kw_only=True):
     container: str | None = None
     nvidia_driver: str | None = None
     clocksource: str | None = None
+    page_size_bytes: int | None = None
 
 
 class HugePages(Fact, frozen=True, kw_only=True):
@@ -54,6 +55,43 @@ class HugePages(Fact, frozen=True, kw_only=True):
     size_bytes: int
     total: int
     free: int | None = None
+
+
+class MemoryZone(Fact, frozen=True, kw_only=True):
+    """A node's memory zone (/proc/zoneinfo). ``reserve_bytes`` is the largest that it keeps back from other zones.
+
+    ``cma_free_bytes`` of ``free_bytes`` lie in CMA areas, which serve movable pages alone; ``file_bytes`` are on the
+    page cache's lists.
+    """
+
+    name: str
+    managed_bytes: int
+    free_bytes: int
+    min_bytes: int
+    low_bytes: int
+    high_bytes: int
+    reserve_bytes: int
+    cma_free_bytes: int | None = None
+    file_bytes: int | None = None
+
+
+class NodeMemory(Fact, frozen=True, kw_only=True):
+    """How a node's memory is used (nodeN/meminfo), and its zones; ``()`` where they or the page size are not told.
+
+    ``kreclaimable_bytes`` is what the kernel could give back of its own, ``unevictable_bytes`` includes what mlock
+    holds; pinned CUDA memory counts in ``shmem_bytes`` or, when registered, in ``anon_bytes``.
+    """
+
+    free_bytes: int | None = None
+    active_file_bytes: int | None = None
+    inactive_file_bytes: int | None = None
+    kreclaimable_bytes: int | None = None
+    file_bytes: int | None = None
+    shmem_bytes: int | None = None
+    anon_bytes: int | None = None
+    unevictable_bytes: int | None = None
+    mlocked_bytes: int | None = None
+    zones: tuple[MemoryZone, ...] = ()
 
 
 class NumaNode(Fact, frozen=True, kw_only=True):
@@ -67,6 +105,7 @@ class NumaNode(Fact, frozen=True, kw_only=True):
     kind: NodeKind | None = None
     package: int | None = None
     hugepages: tuple[HugePages, ...] = ()
+    memory: NodeMemory | None = None
 
 
 class Core(Fact, frozen=True, kw_only=True):

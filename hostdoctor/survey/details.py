@@ -11,6 +11,7 @@ from hostdoctor.survey.dimms import read_dimms
 from hostdoctor.survey.health import with_health
 from hostdoctor.survey.isolation import read_isolation
 from hostdoctor.survey.limits import read_huge_pages, read_locked_memory
+from hostdoctor.survey.memory import with_node_memory
 from hostdoctor.survey.pci import DEVICES
 from hostdoctor.survey.pci_details import bar1_bytes, read_pci_details
 from hostdoctor.survey.power import read_cpu_power
@@ -34,6 +35,7 @@ def with_details(source: Source, host: Host, paths: Iterable[str]) -> Host:
         places=read_places(source, paths),
         cgroups=read_cgroups(source),
     )
+    host = with_node_memory(source, host)
     return _with_pci(source, host) if source.listdir(DEVICES) else host
 
 
