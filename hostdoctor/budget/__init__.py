@@ -1,1 +1,1 @@
-"""Budgets: how much memory may be pinned on each node, and which engine flags that makes."""
+"""What fits where: pinned memory per NUMA node, and the VRAM and KV plan of a model."""

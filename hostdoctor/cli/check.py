@@ -10,17 +10,22 @@ from hostdoctor.cli.common import (
     ChecksDirOption,
     DemoOption,
     FromOption,
+    KvOffloadOption,
+    OffloadOption,
     QuickOption,
     TimeoutOption,
     emit,
     finite,
+    gib_bytes,
+    gpu_positions,
+    listed_words,
     open_evidence,
     stated_path,
     survey_host,
     terminal_style,
     timeout_of,
 )
-from hostdoctor.diagnosis import Ask, Report, in_scope
+from hostdoctor.diagnosis import Ask, MemoryPlan, Report, in_scope
 from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
@@ -59,6 +64,8 @@ def check(
     tp: Annotated[
         int | None, typer.Option("--tp", min=1, metavar="N", help="Plan: the GPUs, in order, form sets of N.")
     ] = None,
+    cpu_offload_gib: OffloadOption = None,
+    kv_offload_gib: KvOffloadOption = None,
     sample: Annotated[
         float | None,
         typer.Option("--sample", min=0.1, max=86400, metavar="SECONDS", help="Read counters twice, so far apart."),
@@ -82,7 +89,7 @@ def check(
     sample = None if sample is None else finite("--sample", sample)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     known = load_rules(checks_dir or ())
-    rules = choose(known, _ids(select), _ids(ignore))
+    rules = choose(known, listed_words(select), listed_words(ignore))
     # what this machine's site accepts says nothing of a captured one
     listed = read_config(config).accept if config or source.is_live else ()
     choose(known, [accept.id for accept in listed], ())  # an acceptance of an unknown id is a mistake
@@ -92,9 +99,10 @@ def check(
     model = stated_path(source, "--model-path", model_path)
     kv = stated_path(source, "--kv-path", kv_path)
     host = survey_host(source, paths=[path for path in (model, kv) if path])
-    named = Ask(gpus=_positions(host, gpus))
+    named = Ask(gpus=gpu_positions(host, gpus))
     sets_of = _tensor_parallel(tp, len(in_scope(host, named)))
-    ask = Ask(gpus=named.gpus, tp=sets_of, model_path=model, kv_path=kv)
+    memory = _memory_plan(cpu_offload_gib, kv_offload_gib)
+    ask = Ask(gpus=named.gpus, tp=sets_of, model_path=model, kv_path=kv, memory=memory)
     if sample is not None:
         host = _sampled(source, host, sample)
     default_fail_on: Severity = "critical" if exit_style == "gate" else "warning"
@@ -135,33 +143,12 @@ def _render(report: Report, format_: str, *, show_all: bool) -> str:
     return render_report(report, terminal_style(), show_all=show_all)
 
 
+def _memory_plan(weights_gib: float | None, kv_gib: float | None) -> MemoryPlan | None:
+    weights, kv = gib_bytes("--cpu-offload-gib", weights_gib), gib_bytes("--kv-offload-gib", kv_gib)
+    return MemoryPlan(weights_bytes=weights or 0, kv_bytes=kv or 0) if weights or kv else None
+
+
 def _tensor_parallel(size: int | None, gpus: int) -> int | None:
     if size is not None and size > max(gpus, 1):
         raise UsageError(f"--tp: sets of {size} GPUs, but {gpus} in scope")
     return size
-
-
-def _ids(text: str) -> list[str]:
-    return [part for part in text.replace(",", " ").split() if part]
-
-
-def _positions(host: Host, text: str) -> tuple[int, ...] | None:
-    """Return which of ``host.gpus`` were named, in the order named; None for all."""
-    from hostdoctor.parsers.bdf import canonical_bdf
-
-    if text.strip() in ("", "all"):
-        return None
-    if not _ids(text):
-        raise UsageError(f"--gpus: {text!r} names no GPU")
-    found = []
-    for word in _ids(text):
-        matches = [
-            i
-            for i, gpu in enumerate(host.gpus)
-            if word in (str(gpu.index), gpu.uuid) or (gpu.bdf is not None and gpu.bdf == canonical_bdf(word))
-        ]
-        if not matches:
-            known = ", ".join(str(gpu.index) for gpu in host.gpus if gpu.index is not None) or "none"
-            raise UsageError(f"--gpus: no GPU {word[:60]!r} here (known: {known})")
-        found += matches
-    return tuple(dict.fromkeys(found))

@@ -68,6 +68,11 @@ def plan_paths(host: Host, ask: Ask) -> Skip | None:
     return None if ask.model_path or ask.kv_path else no_plan("--model-path, --kv-path")
 
 
+def memory_plan(host: Host, ask: Ask) -> Skip | None:
+    """Want to be told how much memory is to be pinned."""
+    return no_plan("--cpu-offload-gib, --kv-offload-gib") if ask.memory is None else None
+
+
 def cpu_nodes(host: Host) -> tuple[int, ...]:
     """Return the ids of the nodes that have CPUs."""
     return tuple(node.id for node in host.numa_nodes if node.cpus)

@@ -351,6 +351,39 @@ class Cgroup(Fact, frozen=True, kw_only=True):
     cpu_limit_cpus: float | None = None
 
 
+class MemoryGroup(Fact, frozen=True, kw_only=True):
+    """A control group that limits the caller's memory, or one above it; a limit of None is none or not told.
+
+    ``charged_bytes`` counts page cache too, of which ``active_file_bytes`` and ``inactive_file_bytes`` can be given
+    back. Shared memory, pinned memory among it, is in neither: it only looks like files in the group's ``file``.
+    """
+
+    path: str
+    folder: str
+    version: Literal[1, 2]
+    max_bytes: int | None = None
+    high_bytes: int | None = None
+    charged_bytes: int | None = None
+    active_file_bytes: int | None = None
+    inactive_file_bytes: int | None = None
+
+
+class HostMemory(Fact, frozen=True, kw_only=True):
+    """The host's memory as a whole: /proc/meminfo, pages pinned now, and what kubelet keeps free.
+
+    ``shm`` is the file system at /dev/shm, None where nothing is mounted there or nobody told.
+    """
+
+    total_bytes: int | None = None
+    free_bytes: int | None = None
+    available_bytes: int | None = None
+    commit_limit_bytes: int | None = None
+    committed_bytes: int | None = None
+    pinned_bytes: int | None = None
+    kubelet_eviction_bytes: int | None = None
+    shm: Place | None = None
+
+
 class Sample(Fact, frozen=True, kw_only=True):
     """Counters read twice, ``seconds`` apart, by name (``vmstat.numa_hint_faults``)."""
 
@@ -384,3 +417,5 @@ class Host(Fact, frozen=True, kw_only=True):
     dimms: tuple[Dimm, ...] = ()
     places: tuple[Place, ...] = ()
     cgroups: tuple[Cgroup, ...] = ()
+    memory: HostMemory = HostMemory()
+    memory_groups: tuple[MemoryGroup, ...] = ()

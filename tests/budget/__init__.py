@@ -1,1 +1,1 @@
-"""Tests of budgets."""
+"""Budgets and plans."""
