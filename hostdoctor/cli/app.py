@@ -22,6 +22,7 @@ COMMANDS = {
     "check": "Survey the host, run the checks, print verdicts: the preflight.",
     "topo": "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives.",
     "explain": "Print one check's documentation.",
+    "budget": "Say how much memory may be pinned on each node, and the offload options that fit.",
     "capture": "Write what the survey reads to one file, for offline use.",
     "wrap": "Print or write a launch wrapper that binds a command to the nodes of its GPUs.",
     "run": "Become a command, bound to the nodes of its GPUs.",

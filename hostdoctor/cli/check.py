@@ -11,17 +11,21 @@ from hostdoctor.cli.common import (
     ChecksDirOption,
     DemoOption,
     FromOption,
+    KvOffloadOption,
+    OffloadOption,
     QuickOption,
     TimeoutOption,
     emit,
     finite,
+    gib_bytes,
+    listed_words,
     open_evidence,
     stated_path,
     survey_host,
     terminal_style,
     timeout_of,
 )
-from hostdoctor.diagnosis import Ask, Report, in_scope
+from hostdoctor.diagnosis import Ask, MemoryPlan, Report, in_scope
 from hostdoctor.errors import UsageError
 from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
@@ -64,6 +68,8 @@ def check(
     tp: Annotated[
         int | None, typer.Option("--tp", min=1, metavar="N", help="Plan: the GPUs, in order, form sets of N.")
     ] = None,
+    cpu_offload_gib: OffloadOption = None,
+    kv_offload_gib: KvOffloadOption = None,
     sample: Annotated[
         float | None,
         typer.Option("--sample", min=0.1, max=86400, metavar="SECONDS", help="Read counters twice, so far apart."),
@@ -88,7 +94,7 @@ def check(
     sample = None if sample is None else finite("--sample", sample)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     known = load_rules(checks_dir or ())
-    rules = choose(known, _ids(select), _ids(ignore))
+    rules = choose(known, listed_words(select), listed_words(ignore))
     # what this machine's site accepts says nothing of a captured one
     listed = read_config(config).accept if config or source.is_live else ()
     _refuse_unknown(config or DEFAULT, known, listed)
@@ -100,7 +106,8 @@ def check(
     host = survey_host(source, paths=[path for path in (model, kv) if path])
     named = Ask(gpus=named_gpus(host, gpus))
     sets_of = _tensor_parallel(tp, len(in_scope(host, named)))
-    ask = Ask(gpus=named.gpus, tp=sets_of, model_path=model, kv_path=kv)
+    memory = _memory_plan(cpu_offload_gib, kv_offload_gib)
+    ask = Ask(gpus=named.gpus, tp=sets_of, model_path=model, kv_path=kv, memory=memory)
     if sample is not None:
         host = _sampled(source, host, sample)
     default_fail_on: Severity = "critical" if exit_style == "gate" else "warning"
@@ -151,11 +158,12 @@ def _render(report: Report, format_: str, *, show_all: bool) -> str:
     return render_report(report, terminal_style(), show_all=show_all)
 
 
+def _memory_plan(weights_gib: float | None, kv_gib: float | None) -> MemoryPlan | None:
+    weights, kv = gib_bytes("--cpu-offload-gib", weights_gib), gib_bytes("--kv-offload-gib", kv_gib)
+    return MemoryPlan(weights_bytes=weights or 0, kv_bytes=kv or 0) if weights or kv else None
+
+
 def _tensor_parallel(size: int | None, gpus: int) -> int | None:
     if size is not None and size > max(gpus, 1):
         raise UsageError(f"--tp: sets of {size} GPUs, but {gpus} in scope")
     return size
-
-
-def _ids(text: str) -> list[str]:
-    return [part for part in text.replace(",", " ").split() if part]

@@ -19,6 +19,7 @@ from hostdoctor.sources.tree import decoded
 
 FULL_TIMEOUT_S = 60.0  # enabling persistence mode can take 25 s
 QUICK_TIMEOUT_S = 5.0
+MAX_GIB = 1 << 20  # a PiB: nobody's memory, and still exact in bytes
 SIGPIPE_STATUS = 141  # as a shell says it
 
 FromOption = Annotated[
@@ -37,6 +38,13 @@ QuickOption = Annotated[bool, typer.Option("--quick", help=f"The same as --timeo
 ChecksDirOption = Annotated[
     list[Path] | None,
     typer.Option("--checks-dir", metavar="DIR", help="A folder of your own checks, owned by root or by you."),
+]
+OffloadOption = Annotated[
+    float | None, typer.Option("--cpu-offload-gib", metavar="GIB", help="Plan: weights to offload, for each GPU.")
+]
+KvOffloadOption = Annotated[
+    float | None,
+    typer.Option("--kv-offload-gib", metavar="GIB", help="Plan: KV cache to offload, over TP × PP of each DP engine."),
 ]
 DemoOption = Annotated[bool, typer.Option("--demo", help="Look at the bundled example: an 8-GPU two-socket host.")]
 
@@ -136,9 +144,23 @@ def finite(option: str, seconds: float) -> float:
     return seconds
 
 
+def gib_bytes(option: str, gib: float | None) -> int | None:
+    """Return a size in bytes; raise UsageError for what is no size of memory."""
+    if gib is None:
+        return None
+    if not math.isfinite(gib) or not 0 <= gib <= MAX_GIB:
+        raise UsageError(f"{option}: not a size in GiB: {gib:g}")
+    return round(gib * (1 << 30))
+
+
 def terminal_style() -> Style:
     """Return how to print on standard output: colour and width only on a terminal, no colour with NO_COLOR."""
     if not sys.stdout.isatty():
         return Style()
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     return Style(colour=not plain, width=shutil.get_terminal_size().columns)
+
+
+def listed_words(text: str) -> list[str]:
+    """Return the words of a list given with commas or blanks."""
+    return [part for part in text.replace(",", " ").split() if part]

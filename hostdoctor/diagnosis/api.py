@@ -9,12 +9,19 @@ from hostdoctor.errors import HostdoctorError
 from hostdoctor.facts import Fact, Gpu, Host
 
 
+class MemoryPlan(Fact, frozen=True, kw_only=True):
+    """Host memory that the caller wants to pin: weights for each GPU, KV cache over all ranks of one engine."""
+
+    weights_bytes: int = 0
+    kv_bytes: int = 0
+
+
 class Ask(Fact, frozen=True, kw_only=True):
     """What the caller wants judged. ``gpus`` are positions in ``host.gpus``; None means every GPU that may be used.
 
     ``tp`` is a planned tensor-parallel size: the GPUs in scope, in order, form sets of so many. ``bind``: the caller
     is about to bind a process to nodes. ``model_path`` and ``kv_path`` are where the model lies and where the KV cache
-    spills to; ``host.places`` tells the disks below them.
+    spills to; ``host.places`` tells the disks below them. ``memory`` is what is to be pinned.
     """
 
     gpus: tuple[int, ...] | None = None
@@ -22,6 +29,7 @@ class Ask(Fact, frozen=True, kw_only=True):
     bind: bool = False
     model_path: str | None = None
     kv_path: str | None = None
+    memory: MemoryPlan | None = None
 
 
 Check = Callable[[Host, Ask], Iterable[Finding | Skip]]

@@ -80,6 +80,11 @@ def node_known(host: Host, gpu: Gpu) -> bool:
     return bool(near) and (len(every) < 2 or not near >= every)
 
 
+def memory_plan(host: Host, ask: Ask) -> Skip | None:
+    """Want to be told how much memory is to be pinned."""
+    return no_plan("--cpu-offload-gib, --kv-offload-gib") if ask.memory is None else None
+
+
 def cpu_nodes(host: Host) -> tuple[int, ...]:
     """Return the ids of the nodes that have CPUs."""
     return tuple(node.id for node in host.numa_nodes if node.cpus)

@@ -46,6 +46,7 @@ class System(Fact, frozen=True, kw_only=True):
     container: str | None = None
     nvidia_driver: str | None = None
     clocksource: str | None = None
+    page_size_bytes: int | None = None
 
 
 class HugePages(Fact, frozen=True, kw_only=True):
@@ -54,6 +55,43 @@ class HugePages(Fact, frozen=True, kw_only=True):
     size_bytes: int
     total: int
     free: int | None = None
+
+
+class MemoryZone(Fact, frozen=True, kw_only=True):
+    """A node's memory zone (/proc/zoneinfo). ``reserve_bytes`` is the largest that it keeps back from other zones.
+
+    ``cma_free_bytes`` of ``free_bytes`` lie in CMA areas, which serve movable pages alone; ``file_bytes`` are on the
+    page cache's lists.
+    """
+
+    name: str
+    managed_bytes: int
+    free_bytes: int
+    min_bytes: int
+    low_bytes: int
+    high_bytes: int
+    reserve_bytes: int
+    cma_free_bytes: int | None = None
+    file_bytes: int | None = None
+
+
+class NodeMemory(Fact, frozen=True, kw_only=True):
+    """How a node's memory is used (nodeN/meminfo), and its zones; ``()`` where they or the page size are not told.
+
+    ``kreclaimable_bytes`` is what the kernel could give back of its own, ``unevictable_bytes`` includes what mlock
+    holds; pinned CUDA memory counts in ``shmem_bytes`` or, when registered, in ``anon_bytes``.
+    """
+
+    free_bytes: int | None = None
+    active_file_bytes: int | None = None
+    inactive_file_bytes: int | None = None
+    kreclaimable_bytes: int | None = None
+    file_bytes: int | None = None
+    shmem_bytes: int | None = None
+    anon_bytes: int | None = None
+    unevictable_bytes: int | None = None
+    mlocked_bytes: int | None = None
+    zones: tuple[MemoryZone, ...] = ()
 
 
 class NumaNode(Fact, frozen=True, kw_only=True):
@@ -67,6 +105,7 @@ class NumaNode(Fact, frozen=True, kw_only=True):
     kind: NodeKind | None = None
     package: int | None = None
     hugepages: tuple[HugePages, ...] = ()
+    memory: NodeMemory | None = None
 
 
 class Core(Fact, frozen=True, kw_only=True):
@@ -312,6 +351,39 @@ class Cgroup(Fact, frozen=True, kw_only=True):
     cpu_limit_cpus: float | None = None
 
 
+class MemoryGroup(Fact, frozen=True, kw_only=True):
+    """A control group that limits the caller's memory, or one above it; a limit of None is none or not told.
+
+    ``charged_bytes`` counts page cache too, of which ``active_file_bytes`` and ``inactive_file_bytes`` can be given
+    back. Shared memory, pinned memory among it, is in neither: it only looks like files in the group's ``file``.
+    """
+
+    path: str
+    folder: str
+    version: Literal[1, 2]
+    max_bytes: int | None = None
+    high_bytes: int | None = None
+    charged_bytes: int | None = None
+    active_file_bytes: int | None = None
+    inactive_file_bytes: int | None = None
+
+
+class HostMemory(Fact, frozen=True, kw_only=True):
+    """The host's memory as a whole: /proc/meminfo, pages pinned now, and what kubelet keeps free.
+
+    ``shm`` is the file system at /dev/shm, None where nothing is mounted there or nobody told.
+    """
+
+    total_bytes: int | None = None
+    free_bytes: int | None = None
+    available_bytes: int | None = None
+    commit_limit_bytes: int | None = None
+    committed_bytes: int | None = None
+    pinned_bytes: int | None = None
+    kubelet_eviction_bytes: int | None = None
+    shm: Place | None = None
+
+
 class Sample(Fact, frozen=True, kw_only=True):
     """Counters read twice, ``seconds`` apart, by name (``vmstat.numa_hint_faults``)."""
 
@@ -345,3 +417,5 @@ class Host(Fact, frozen=True, kw_only=True):
     dimms: tuple[Dimm, ...] = ()
     places: tuple[Place, ...] = ()
     cgroups: tuple[Cgroup, ...] = ()
+    memory: HostMemory = HostMemory()
+    memory_groups: tuple[MemoryGroup, ...] = ()

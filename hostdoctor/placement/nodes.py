@@ -50,7 +50,7 @@ def _check_assumed(host: Host, gpus: Sequence[int], node: int | None) -> None:
     if record is None or not record.cpus or lacks(record):
         usable = ", ".join(str(other.id) for other in usable_nodes(host)) or "none known"
         raise UsageError(f"--assume-node {node}: no such node with CPUs and memory (known: {usable})")
-    told = [host.gpus[i] for i in gpus if near_nodes(host.gpus[i])]
+    told = [host.gpus[i] for i in gpus if needs.node_known(host, host.gpus[i])]
     differing = [gpu for gpu in told if node not in near_nodes(gpu)]
     if len(told) == len(gpus) and differing:
         gpu = differing[0]
@@ -60,7 +60,7 @@ def _check_assumed(host: Host, gpus: Sequence[int], node: int | None) -> None:
 def _near(host: Host, position: int, assume_node: int | None, *, complete: bool) -> Place:
     gpu, nodes = host.gpus[position], nodes_by_id(host)
     near = near_nodes(gpu)
-    if not near:
+    if not needs.node_known(host, gpu):  # near every node is near none
         return _unknown(host, position, assume_node, complete=complete)
     strange = [i for i in near if i not in nodes or nodes[i].cpus is None]
     if strange:
@@ -75,9 +75,9 @@ def _near(host: Host, position: int, assume_node: int | None, *, complete: bool)
     warnings = tuple(
         f"{gpu_label(host, gpu)}: node {i} is near but has no {' and '.join(lacks(nodes[i]))}" for i in left
     )
-    every = complete and len(whole) > 1 and len(whole) == len(needs.cpu_nodes(host))
-    text = f"{gpu_label(host, gpu)} is near {_named(whole)}" + (", which are all there are" if every else "")
-    return Place(nodes=whole, reason=_evidence(host, gpu, text), warnings=warnings)
+    return Place(
+        nodes=whole, reason=_evidence(host, gpu, f"{gpu_label(host, gpu)} is near {_named(whole)}"), warnings=warnings
+    )
 
 
 def _unknown(host: Host, position: int, assume_node: int | None, *, complete: bool) -> Place:

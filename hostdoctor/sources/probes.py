@@ -20,7 +20,12 @@ PROBE_TIMEOUT_S = 5.0
 
 
 def probe(question: str, timeout_s: float) -> str | None:
-    """Return ``permitted``, the error's name (``EPERM``) or how the child died; None when it could not be tried."""
+    """Return ``permitted``, the error's name (``EPERM``) or how the child died; None when it could not be tried.
+
+    ``page_size`` needs no child: it is the kernel's page size in bytes.
+    """
+    if question == "page_size":
+        return str(os.sysconf("SC_PAGE_SIZE"))
     deadline = time.monotonic() + min(timeout_s, PROBE_TIMEOUT_S)
     completed = Running((sys.executable, "-I", "-S", "-c", _QUESTIONS[question]), deadline, os.environ).wait()
     if completed.reason is None:

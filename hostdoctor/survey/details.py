@@ -6,11 +6,13 @@ import msgspec
 
 from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
-from hostdoctor.survey.cgroups import read_cgroups
+from hostdoctor.survey.cgroups import read_cgroups, read_memory_groups
 from hostdoctor.survey.dimms import read_dimms
 from hostdoctor.survey.health import with_health
 from hostdoctor.survey.isolation import read_isolation
 from hostdoctor.survey.limits import read_huge_pages, read_locked_memory
+from hostdoctor.survey.memory import with_node_memory
+from hostdoctor.survey.memory_limits import read_host_memory
 from hostdoctor.survey.pci import DEVICES
 from hostdoctor.survey.pci_details import bar1_bytes, read_pci_details
 from hostdoctor.survey.power import read_cpu_power
@@ -34,6 +36,7 @@ def with_details(source: Source, host: Host, paths: Iterable[str]) -> Host:
         places=read_places(source, paths),
         cgroups=read_cgroups(source),
     )
+    host = _with_memory(source, host)
     return _with_pci(source, host) if source.listdir(DEVICES) else host
 
 
@@ -55,3 +58,11 @@ def _with_pci(source: Source, host: Host) -> Host:
         for gpu in host.gpus
     )
     return msgspec.structs.replace(host, pci_devices=devices, gpus=gpus, gaps=(*host.gaps, *gaps))
+
+
+def _with_memory(source: Source, host: Host) -> Host:
+    """Return the host with how its memory is used and limited."""
+    host = with_node_memory(source, host)
+    memory, gaps = read_host_memory(source, host.system.page_size_bytes)
+    groups = read_memory_groups(source)
+    return msgspec.structs.replace(host, memory=memory, memory_groups=groups, gaps=(*host.gaps, *gaps))

@@ -28,7 +28,7 @@ def differing(live: dict[str, Any], again: dict[str, Any]) -> dict[str, tuple[An
         host["sources"] = host["sources"][1:]
         host["block_devices"] = host["is_live"] = None
         for node in host["numa_nodes"]:
-            node["free_bytes"] = None
+            node["free_bytes"] = node["memory"] = None
     return {key: (live[key], again[key]) for key in live if live[key] != again[key]}
 
 

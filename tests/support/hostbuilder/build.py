@@ -17,6 +17,7 @@ from tests.support.hostbuilder.nvme import BuiltNvme, write_nvme
 from tests.support.hostbuilder.pci import Function, place
 from tests.support.hostbuilder.pci_files import write_pci
 from tests.support.hostbuilder.proc import write_proc
+from tests.support.hostbuilder.zones import write_zoneinfo
 
 
 def build_files(description: dict[str, Any]) -> HostFiles:
@@ -29,6 +30,7 @@ def build_files(description: dict[str, Any]) -> HostFiles:
     mounts: list[str] = []
     write_cpus(host, layout, tree)
     write_nodes(host, layout, tree)
+    write_zoneinfo(host, layout, tree)
     write_pci(host, functions, layout, tree)
     drives = write_nvme(host, functions, irqs, layout, tree, mounts)
     rdma = write_nics(host, functions, irqs, layout, tree)
