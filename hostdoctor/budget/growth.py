@@ -13,11 +13,12 @@ The multimodal cache counts only when it is asked for (``multimodal``): text mod
 replace all of it: the service's anon (memory.stat, or RssAnon of its processes) at its peak, less what it has now.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 from hostdoctor.facts import Fact
 
 Engine = Literal["vllm", "sglang", "lmcache"]
+ENGINES: tuple[Engine, ...] = get_args(Engine)
 GIB = 1 << 30
 
 

@@ -1,12 +1,15 @@
 """What ``wrap`` and ``run`` share: their options, and the way from a host and a command line to a Launch."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from hostdoctor.facts import Fact, Host
-from hostdoctor.placement.model import Arm, Launch
+from hostdoctor.placement.model import Arm, Launch, Selection
 from hostdoctor.sources.base import Source
+
+if TYPE_CHECKING:
+    from hostdoctor.placement.engines import EngineCommand
 
 Policy = Literal["auto", "bind", "preferred", "interleave"]
 
@@ -80,12 +83,36 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: fl
         assume_node=wish.assume_node,
         use_isolated=wish.use_isolated,
         extra_processes=max(0, (command.api_servers or 1) - 1) + max(0, (command.data_parallel or 1) - 1),
-        fits={},
+        fits=_fits(source, host, selection, command) if wish.policy == "auto" else {},
     )
     version = asked_version(wish.engine_version) if wish.engine_version else None
     if version is None and source.is_live:
         version = installed_version(command, timeout_s)
     return launch(binding, command, version=version, nics=wish.nics)
+
+
+def _fits(source: Source, host: Host, selection: Selection, command: "EngineCommand") -> dict[int, bool | None]:
+    """Return which nodes have room for the command, by what its options and its engine are known to take."""
+    from hostdoctor.budget.growth import ENGINES
+    from hostdoctor.budget.room import nodes_with_room
+    from hostdoctor.budget.whole import Request
+
+    engine = next((name for name in ENGINES if name == command.engine), None)
+    if engine is None:
+        need = Request(positions=selection.gpus, growth_bytes=0)
+        return nodes_with_room(source, host, need, need_known=False)
+    agreed = command.gpus_used == len(selection.gpus)
+    need = Request(
+        positions=selection.gpus,
+        engine=engine,
+        tp=command.tensor_parallel if agreed else None,
+        pp=command.pipeline_parallel if agreed else None,
+        dp=command.data_parallel if agreed else None,
+        cpu_offload_gib=command.cpu_offload_gib_per_gpu or 0.0,
+        kv_offload_gib=command.kv_offload_gib or 0.0,
+        api_servers=command.api_servers or 1,
+    )
+    return nodes_with_room(source, host, need, need_known=True)
 
 
 def warnings_of(launch: Launch) -> list[str]:

@@ -58,7 +58,9 @@ def wrap(
     nics: NicsOption = None,
     image: Annotated[str, typer.Option(metavar="IMAGE", help="The image (docker, compose, k8s).")] = "",
     memory_gib: Annotated[int | None, typer.Option(min=1, metavar="N", help="The pod's memory (k8s).")] = None,
-    shm_gib: Annotated[int | None, typer.Option(min=1, metavar="N", help="Shared memory (docker, compose, k8s).")] = None,
+    shm_gib: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Shared memory (docker, compose, k8s).")
+    ] = None,
     from_: FromOption = None,
     timeout: TimeoutOption = None,
     quick: QuickOption = False,

@@ -97,7 +97,9 @@ def _unknown(host: Host, position: int, assume_node: int | None, *, complete: bo
         text = f"{label}: node {assume_node} was assumed (--assume-node), no source tells it"
         reason = Reason(text=text, source=told[0].source if told else None, value=told[0].reason if told else None)
         return Place(nodes=(assume_node,), reason=reason, assumed=True, warnings=(text,))
-    why = "; ".join(f"{gap.source}: {gap.reason}" for gap in told) or "no source tells it"
+    near = near_nodes(host.gpus[position])
+    silent = f"the sources name every node: {_named(near)}" if near else "no source tells it"
+    why = "; ".join(f"{gap.source}: {gap.reason}" for gap in told) or silent
     tells = "the hypervisor alone knows" if host.system.virtualization else "firmware that gives _PXM would tell"
     raise UnknownNodeError(f"{label}: NUMA node unknown ({why}): {tells}, or state it: --assume-node N")
 

@@ -1,4 +1,4 @@
-"""Every ``vllm serve`` command line that ``wrap`` emits is taken by vLLM's own argument parser, and means what it should."""
+"""Every ``vllm serve`` command line that ``wrap`` emits is taken by vLLM's own parser, and means what it should."""
 
 import json
 import shlex
@@ -34,7 +34,18 @@ def emitted(folder: Path, host: str, gpus: str, words: tuple[str, ...]) -> list[
     if not captured.exists():
         captured.write_bytes(pack(build_files(load_host(host))))
     ran = hostdoctor(
-        "wrap", "--from", str(captured), "--gpus", gpus, "--engine-version", "0.32.0", "--as", "args", "--", *SERVE, *words
+        "wrap",
+        "--from",
+        str(captured),
+        "--gpus",
+        gpus,
+        "--engine-version",
+        "0.32.0",
+        "--as",
+        "args",
+        "--",
+        *SERVE,
+        *words,
     )
     assert ran.status == 0, ran.err
     line = shlex.split(ran.out)

@@ -286,10 +286,11 @@ class TestSubNuma:
         assert found.nodes == (3,)
         assert "far arm: node 3 is on the same package as node 2" in found.warnings
 
-    def test_near_every_node_is_said_to_choose_nothing(self) -> None:
-        found = bound(with_nodes(node(0, "0-3"), node(1, "4-7"), cards=[gpu(0, numa_node=None, numa_nodes=(0, 1))]))
-        assert (found.nodes, found.cpus) == ((0, 1), "0-7")
-        assert "GPU0 is near nodes 0-1, which are all there are" in texts(found)
+    def test_near_every_node_is_near_none(self) -> None:
+        host = with_nodes(node(0, "0-3"), node(1, "4-7"), cards=[gpu(0, numa_node=None, numa_nodes=(0, 1))])
+        with pytest.raises(UnknownNodeError, match="the sources name every node: nodes 0-1"):
+            bound(host)
+        assert bound(host, assume_node=1).nodes == (1,)
 
     def test_a_near_node_without_cpus_is_dropped_beside_a_whole_one(self) -> None:
         card = gpu(0, numa_node=None, numa_nodes=(0, 1))
