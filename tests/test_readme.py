@@ -60,3 +60,18 @@ def test_every_option_named_exists() -> None:
     help_text = "".join(hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture"))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
     assert {option for option in named if option not in help_text} <= {"--of", "--hardware"}  # lstopo's, numactl's
+
+
+def test_the_command_lines_shown_are_wrap_s() -> None:
+    for shown in re.findall(r"^\$ hostdoctor (wrap --demo .*)\n(.*)$", README, re.MULTILINE):
+        assert hostdoctor(*shown[0].split()).out.rstrip("\n") == shown[1]
+
+
+def test_the_preflight_is_ten_lines_of_options_that_exist() -> None:
+    recipe = block("set -e\ngpus=")
+    assert recipe.count("\n") <= 10
+    joined = recipe.replace("\\\n", " ")
+    for command, options in re.findall(r"hostdoctor (check|budget|run) (.*?)(?: -- |#|$)", joined, re.MULTILINE):
+        known = hostdoctor(command, "--help").out
+        for option in re.findall(r"--[a-z-]+", options):
+            assert f"{option} " in known, (command, option)
