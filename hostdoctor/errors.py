@@ -34,3 +34,7 @@ class ParseError(HostdoctorError):
         self.text = text if len(text) <= 120 else text[:119] + "…"
         self.reason = reason
         super().__init__(f"{source}, line {line}: {reason}: {self.text!r}")
+
+
+class LayoutError(HostdoctorError):
+    """A model's KV cache is laid out in a way that is not known for certain, so that no number is given."""
