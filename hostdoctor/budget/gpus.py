@@ -2,7 +2,6 @@
 
 from hostdoctor.errors import UsageError
 from hostdoctor.facts import Fact, Host
-from hostdoctor.outputs.words import plural
 
 GIB = 1 << 30
 _INLINE_ECC = 15 / 16  # cards that keep ECC in the same memory show one sixteenth less
@@ -17,8 +16,8 @@ class GpuModel(Fact, frozen=True, kw_only=True):
 
 # Data-sheet gigabytes are counted as GiB, which is how HBM stacks and GDDR chips are made.
 _HBM = {
-    "v100-16": 16, "v100-32": 32, "a30-24": 24, "a100-40": 40, "a100-80": 80, "h100-80": 80, "h100-94": 94, "h20-96": 96,
-    "gh200-96": 96, "h200-141": 141, "b200-180": 180, "mi300x-192": 192, "mi325x-256": 256,
+    "v100-16": 16, "v100-32": 32, "a30-24": 24, "a100-40": 40, "a100-80": 80, "h100-80": 80, "h100-94": 94,
+    "h20-96": 96, "gh200-96": 96, "h200-141": 141, "b200-180": 180, "mi300x-192": 192, "mi325x-256": 256,
 }  # fmt: skip
 _GDDR = {"t4-16": 16, "l4-24": 24, "a10-24": 24, "a40-48": 48, "l40-48": 48, "l40s-48": 48, "rtxpro6000-96": 96}
 # Consumer and workstation cards as they come: without ECC.
@@ -42,8 +41,8 @@ def memory_of_host(host: Host, tp: int) -> tuple[int | None, str]:
     """Return the memory in bytes that each of ``tp`` GPUs of a host has at least, and how it is known or why not."""
     known = sorted((gpu.memory_bytes for gpu in host.gpus if gpu.memory_bytes), reverse=True)
     if len(known) < tp:
-        return None, f"the map shows the memory of {plural(len(known), 'GPU')}, not of {tp}"
-    return known[tp - 1], f"{plural(len(host.gpus), 'GPU')} on the map"
+        return None, f"GPUs on the map whose memory is known: {len(known)}, needed: {tp}"
+    return known[tp - 1], f"GPUs on the map: {len(host.gpus)}"
 
 
 def next_larger(memory_bytes: int, factor: float) -> GpuModel | None:

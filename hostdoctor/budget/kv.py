@@ -194,7 +194,8 @@ def _check_ranks(layout: KvLayout, tp: int) -> None:
 
 def _attention_bytes(layout: KvLayout, options: KvOptions, draft: int) -> tuple[int, dict[int, int]]:
     """Return bytes a token on a rank: of layers that grow without end, and of sliding ones by their window."""
-    growing, sliding = 0, {}
+    growing = 0
+    sliding: dict[int, int] = {}
     for group in layout.attention:
         each = _layer_bytes(group, options)
         if group.window_tokens is None or not options.hybrid_manager:

@@ -37,10 +37,10 @@ _REFUSED = {
     "whisper": "cross-attention layers",
 }
 _LATENT_TYPES = frozenset(
-    "deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 glm_moe_dsa glm4_moe_lite pangu_ultra_moe axk1".split()
+    ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "glm4_moe_lite", "pangu_ultra_moe", "axk1")
 )
 _INDEXED_TYPES = frozenset(("deepseek_v32", "glm_moe_dsa"))
-_DELTA_TYPES = frozenset("qwen3_next qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text".split())
+_DELTA_TYPES = frozenset(("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"))
 _INDEXER_SCALE_BYTES = 4
 # Types whose class assumes something else than the general rule where the config is silent.
 _NEED_HEAD_DIM = ("gemma", "qwen3", "gpt_oss", "glm4", "seed_oss", "helium", "ernie4_5", "cohere2_moe", "minimax")

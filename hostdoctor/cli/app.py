@@ -23,6 +23,7 @@ COMMANDS = {
     "topo": "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives.",
     "explain": "Print one check's documentation.",
     "capture": "Write what the survey reads to one file, for offline use.",
+    "plan": "Plan VRAM, KV cache and concurrency for a model and its traffic.",
 }
 
 

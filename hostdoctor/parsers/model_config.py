@@ -23,7 +23,7 @@ class ModelConfig(Fact, frozen=True, kw_only=True):
     architecture: str | None = None
     dtype: str | None = None
     kv_scheme: str | None = None
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {}  # noqa: RUF012  msgspec copies it
 
 
 def parse_model_config(text: str, source: str) -> ModelConfig:
@@ -83,7 +83,7 @@ def _dtype(part: dict[str, Any]) -> str | None:
 
 
 def _kv_scheme(part: dict[str, Any]) -> str | None:
-    """Return what ``quantization_config`` says of the cache: ``kv_cache_scheme``, or modelopt's ``kv_cache_quant_algo``."""
+    """Return what ``quantization_config`` says of the cache, in compressed-tensors' or in modelopt's words."""
     found = part.get("quantization_config")
     if not isinstance(found, dict):
         return None
