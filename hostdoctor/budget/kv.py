@@ -102,7 +102,7 @@ class KvCost(Fact, frozen=True, kw_only=True):
 
     def session_bytes(self, tokens: int) -> int:
         """Return what one sequence of ``tokens`` takes on each rank, whole blocks, in bytes."""
-        blocks = -(-tokens // self.block_tokens)
+        blocks = -(-max(1, tokens) // self.block_tokens)
         window = sum(cost.bytes_per_token * min(blocks, cost.most_blocks) for cost in self.windows)
         return self.fixed_bytes + (self.bytes_per_token_per_rank * blocks + window) * self.block_tokens
 

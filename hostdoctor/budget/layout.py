@@ -86,7 +86,7 @@ def kv_layout(config: ModelConfig) -> KvLayout:
     layout = _kind(reader)(reader)
     names = unexplained(reader.fields, reader.used)
     if names:
-        told = f"{names[0]} = {_shown(reader.fields[names[0]])}"
+        told = f"{_shown(names[0])} = {_shown(reader.fields[names[0]])}"
         raise LayoutError(
             f"unsupported layout: {_shown(reader.type)}: {told} may change the KV cache in a way that is not known"
         )

@@ -14,6 +14,7 @@ from hostdoctor.budget.vram import USUAL_RESERVE_PERCENT, Sessions, Vram, measur
 from hostdoctor.budget.weights import Model
 from hostdoctor.errors import HostdoctorError, LayoutError, UsageError
 from hostdoctor.facts import SCHEMA_VERSION, Fact
+from hostdoctor.parsers.model_config import count
 
 CONTEXTS = (2048, 8192, 32768, 131072)
 _SIXTEEN_BIT = (None, "bfloat16", "float16", "float32")  # engines load float32 as a 16-bit type
@@ -94,7 +95,8 @@ class Fit(Fact, frozen=True, kw_only=True):
 class Plan(Fact, frozen=True, kw_only=True):
     """The plan. ``fits``: false where not one sequence fits, or the normal or long profile not on stated replicas.
 
-    ``alive_kv_bytes`` is what all sessions that are alive would hold, on each rank, over all replicas. ``notes`` are what was assumed and what to look at; ``missing`` the figures without which it is not finished.
+    ``alive_kv_bytes`` is what all sessions that are alive would hold, on each rank, over all replicas. ``notes`` are
+    what was assumed and what to look at; ``missing`` the figures without which the plan is not finished.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -210,7 +212,8 @@ def _cost(ask: Ask, layout: KvLayout | None, options: KvOptions) -> KvCost | Non
 
 def _limit(ask: Ask, layout: KvLayout | None) -> int | None:
     """Return the longest context in tokens, None where nobody says."""
-    own = layout.max_tokens if layout else None
+    told = ask.model.config.fields.get("max_position_embeddings") if ask.model else None
+    own = layout.max_tokens if layout else count(told) or None
     if ask.max_tokens is not None and own is not None and ask.max_tokens > own:
         raise UsageError(f"--max-model-len {ask.max_tokens}: the model's own limit is {own} tokens")
     return ask.max_tokens or own
@@ -286,9 +289,9 @@ def _fit(profile: Profile, cost: KvCost | None, pool: int | None, limit: int | N
     if tokens is not None and limit is not None and tokens > limit:
         sessions = 0  # longer than the model's context
     replicas = replicas_for(requests, sessions)
-    count = stated or 1
-    fits = None if requests is None or sessions is None else count * sessions >= requests
-    lacking = None if each is None or requests is None or sessions is None else max(0, requests - count * sessions)
+    engines = stated or 1
+    fits = None if requests is None or sessions is None else engines * sessions >= requests
+    lacking = None if each is None or requests is None or sessions is None else max(0, requests - engines * sessions)
     return Fit(
         name=profile.name,
         context_tokens=tokens,

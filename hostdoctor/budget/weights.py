@@ -40,9 +40,14 @@ def read_model(path: Path) -> Model:
         file = path / "config.json" if path.is_dir() else path
     except (OSError, ValueError):
         file = path
-    config = parse_model_config(_text(file), str(file))
+    config = parse_model_config(_text(file), _name(file))
     size, source = _weights(file.parent)
     return Model(config=config, weights_bytes=size, weights_source=source)
+
+
+def _name(file: Path) -> str:
+    """Return a file's name as text that every output can hold."""
+    return str(file).encode("utf-8", "replace").decode()
 
 
 def _text(file: Path) -> str:
@@ -69,9 +74,9 @@ def _weights(folder: Path) -> tuple[int | None, str]:
         try:
             if file.is_file():
                 size = read(file)
-                return size, str(file) if size is not None else f"{file}: tells no size"
+                return size, _name(file) if size is not None else f"{_name(file)}: tells no size"
         except (OSError, msgspec.DecodeError, RecursionError) as error:
-            return None, f"{file}: cannot be read ({type(error).__name__})"
+            return None, f"{_name(file)}: cannot be read ({type(error).__name__})"
     return None, f"neither {INDEX} nor {SINGLE} beside the config"
 
 

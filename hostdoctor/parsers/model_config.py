@@ -8,6 +8,7 @@ from hostdoctor.errors import ParseError
 from hostdoctor.facts import Fact
 
 MAX_CHARACTERS = 16 << 20
+MAX_NAME = 200
 MAX_COUNT = 1 << 40  # no count of layers, heads, channels or tokens is larger
 
 
@@ -74,7 +75,10 @@ def _object(text: str, source: str) -> dict[str, Any]:
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+    """Return a name, fit for every output and not longer than names are; None for anything else."""
+    if not isinstance(value, str) or not value:
+        return None
+    return value[:MAX_NAME].encode("utf-8", "replace").decode()
 
 
 def _dtype(part: dict[str, Any]) -> str | None:
