@@ -191,22 +191,34 @@ def _summary(rows: Iterator[_Row | None], path: Path) -> RequestLog:
 
 def _rows(stream: BinaryIO, path: Path) -> Iterator[_Row | None]:
     """Yield each line as columns, None for one that is malformed; blank lines are passed over."""
-    lines = _lines(stream)
-    first = next((line for line in lines if line is None or line.strip()), b"")
-    if not first:
-        yield from () if first == b"" else (None for line in (first, *lines))
-        return
-    first = first.removeprefix(b"\xef\xbb\xbf")
-    if first.startswith(b"\x1f\x8b"):
+    read: Callable[[bytes], _Row | None] | None = None
+    for number, whole in enumerate(_lines(stream)):
+        line = whole.removeprefix(b"\xef\xbb\xbf") if whole is not None and not number else whole
+        if line is None:
+            yield None
+        elif read is not None:
+            if line.strip():
+                yield read(line)
+        elif line.strip():
+            _refuse_compressed(line, path)
+            read = _reader(line)
+            if read is None:
+                yield None
+            elif read is _from_json:
+                yield read(line)
+
+
+def _refuse_compressed(line: bytes, path: Path) -> None:
+    if line.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")):
         raise SourceError(f"{path}: compressed: unpack it first")
-    read: Callable[[bytes], _Row | None] = _from_json
-    if not first.lstrip().startswith((b"{", b"[")):
-        read = _from_csv(first)
-    else:
-        yield read(first)
-    for line in lines:
-        if line is None or line.strip():
-            yield None if line is None else read(line)
+
+
+def _reader(line: bytes) -> Callable[[bytes], _Row | None] | None:
+    """Return how to read what follows a JSON object or a CSV header, None for any other line."""
+    if line.lstrip().startswith(b"{"):
+        return _from_json
+    names = [name.strip().lower() for name in _cells(line) or []]
+    return _from_csv(names) if set(_COLUMNS["input"]) & set(names) else None
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
@@ -230,9 +242,7 @@ def _from_json(line: bytes) -> _Row | None:
         return None
 
 
-def _from_csv(header: bytes) -> Callable[[bytes], _Row | None]:
-    names = [name.strip().lower() for name in _cells(header) or []]
-
+def _from_csv(names: list[str]) -> Callable[[bytes], _Row | None]:
     def read(line: bytes) -> _Row | None:
         cells = _cells(line)
         return dict(zip(names, cells, strict=True)) if cells is not None and len(cells) == len(names) else None
