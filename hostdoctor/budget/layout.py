@@ -198,6 +198,8 @@ def _sliding(reader: _Reader, layers: int) -> tuple[int | None, list[bool]]:
     if "sliding_window" not in reader.fields and reader.type.startswith(_NEED_WINDOW):
         raise LayoutError("unsupported layout: sliding_window is absent, and its default depends on the version")
     window = reader.optional("sliding_window")
+    if reader.get("sliding_window_size") not in (None, window):
+        raise LayoutError("unsupported layout: sliding_window and sliding_window_size differ")
     kinds = _listed(reader, "layer_types")
     reader.get("max_window_layers")
     uses = reader.get("use_sliding_window")

@@ -177,6 +177,8 @@ def _layout(ask: Ask, notes: list[str]) -> tuple[KvLayout | None, KvOptions]:
     if ask.model is not None and ask.kv_bytes_per_token is None:
         layout = kv_layout(ask.model.config)
         kv_dtype = _precision(ask.model, ask.kv_dtype, notes)
+        if ask.speculative_tokens and not layout.draft_layers:
+            notes.append("The model has no draft layers of its own: a separate draft model's KV is not counted.")
     return layout, KvOptions(
         tp=ask.tp,
         kv_dtype="bf16" if kv_dtype == "auto" else kv_dtype,

@@ -65,8 +65,8 @@ def plan(
     max_model_len: Annotated[
         int | None, typer.Option(min=1, max=MAX_COUNT, metavar="N", help="Longest context, if below the model's.")
     ] = None,
-    max_num_batched_tokens: Annotated[
-        int, typer.Option(min=1, max=MAX_COUNT, metavar="N", help="Tokens a step: sliding layers hold them too.")
+    batched_tokens: Annotated[
+        int, typer.Option(min=1, max=MAX_COUNT, metavar="N", help="The engine's max-num-batched-tokens.")
     ] = 8192,
     speculative_tokens: Annotated[
         int, typer.Option(min=0, max=64, metavar="N", help="Drafted by the model's own MTP layers.")
@@ -74,8 +74,8 @@ def plan(
     prefix_caching: Annotated[
         bool, typer.Option("--prefix-caching", help="Hybrid models then keep one more state a sequence.")
     ] = False,
-    disable_hybrid_kv_cache_manager: Annotated[
-        bool, typer.Option("--disable-hybrid-kv-cache-manager", help="Sliding layers then cost as full ones.")
+    no_hybrid_manager: Annotated[
+        bool, typer.Option("--no-hybrid-manager", help="No hybrid KV manager: sliding layers cost as full ones.")
     ] = False,
     rps: Annotated[float | None, typer.Option(metavar="R", help="Requests a second in a normal hour.")] = None,
     peak_rps: Annotated[float | None, typer.Option(metavar="R", help="In the busiest minute.")] = None,
@@ -132,9 +132,9 @@ def plan(
         tp=tp,
         kv_dtype=precision,
         block_tokens=block_size,
-        batched_tokens=max_num_batched_tokens,
+        batched_tokens=batched_tokens,
         speculative_tokens=speculative_tokens,
-        hybrid_manager=not disable_hybrid_kv_cache_manager,
+        hybrid_manager=not no_hybrid_manager,
         prefix_caching=prefix_caching,
         kv_bytes_per_token=kv_bytes_per_token,
         used_bytes=used,

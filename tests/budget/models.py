@@ -36,7 +36,7 @@ GPT_OSS_120B = dense(
     "gpt_oss", 36, 64, 8, 2880, head_dim=64, sliding_window=128,
     layer_types=["sliding_attention", "full_attention"] * 18,
 )  # fmt: skip
-QWEN35_35B = {
+QWEN35_35B: Fields = {
     "model_type": "qwen3_5_moe",
     "text_config": dense(
         "qwen3_5_moe_text", 40, 16, 2, 2048, head_dim=256, full_attention_interval=4,
@@ -110,6 +110,9 @@ REFUSED: dict[str, tuple[Fields, str]] = {
     "chunks of an unknown type": (dense("new", 48, 40, 8, 5120, attention_chunk_size=8192), "attention_chunk_size"),
     "Kimi-Linear": (latent("kimi_linear", 93, 96, linear_attn_config={"head_dim": 128}), "linear attention"),
     "a window, but not where": (dense("qwen2", 28, 28, 4, 3584, sliding_window=4096, use_sliding_window=True), "slide"),
+    "two windows": (
+        dense("gemma2", 26, 8, 4, 2304, head_dim=256, sliding_window=4096, sliding_window_size=2048), "differ",
+    ),
     "no window told": (dense("mistral", 32, 32, 8, 4096), "sliding_window is absent"),
     "half of the layer types": (dense("new", 36, 32, 8, 4096, layer_types=["full_attention"] * 18), "18 layer_types"),
     "a layer type that is new": (dense("new", 2, 32, 8, 4096, layer_types=["full_attention", "spiral"]), "spiral"),

@@ -1,5 +1,7 @@
 """KV bytes a token of known models, and refusals of what is not known for certain."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,6 +116,13 @@ def test_a_hybrid_s_blocks_hold_a_state_and_states_are_padded_to_them() -> None:
     assert cost.session_bytes(1) == 1056 * 20_480 + cost.state_bytes_per_sequence
     cached = kv_cost(kv_layout(config(QWEN35_35B)), KvOptions(prefix_caching=True))
     assert cached.state_bytes_per_sequence == 2 * cost.state_bytes_per_sequence
+
+
+def test_a_state_of_sixteen_bits_makes_smaller_blocks() -> None:
+    new: dict[str, Any] = {"model_type": "qwen3_next", "layer_types": None, "mamba_ssm_dtype": None}
+    fields = QWEN35_35B["text_config"] | new
+    layout = kv_layout(config(fields))
+    assert (layout.attention[0].layers, kv_cost(layout, KvOptions()).block_tokens) == (10, 544)
 
 
 def test_mamba_layers_keep_a_state_for_each_sequence() -> None:

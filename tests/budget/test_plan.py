@@ -108,6 +108,11 @@ def test_a_cache_has_sixteen_bits_by_default(dtype: str | None) -> None:
     assert any("no dtype" in note for note in plan.notes) is (dtype is None)
 
 
+def test_a_draft_of_another_model_is_said_to_be_left_out() -> None:
+    assert any("draft" in note for note in planned(speculative_tokens=2).notes)
+    assert not any("draft" in note for note in planned(DEEPSEEK_V3, speculative_tokens=2).notes)
+
+
 def test_an_element_type_that_is_new_is_refused() -> None:
     with pytest.raises(LayoutError, match="float5"):
         planned(LLAMA_8B | {"torch_dtype": "float5"})

@@ -62,9 +62,9 @@ def test_tensor_parallel_of_16_repeats_kv_heads(tmp_path: Path) -> None:
 
 def test_window_bytes_belong_to_the_state_of_a_sequence(tmp_path: Path) -> None:
     path = write(tmp_path, GPT_OSS_120B)
-    kv = planned("--config", path, "--gpu", "h100-80", "--max-num-batched-tokens", "2048")["kv"]
+    kv = planned("--config", path, "--gpu", "h100-80", "--batched-tokens", "2048")["kv"]
     assert kv["state_bytes_per_sequence"] == (-(-(127 + 2 * 2048) // 16) + 1) * 16 * 36_864
-    whole = planned("--config", path, "--gpu", "h100-80", "--disable-hybrid-kv-cache-manager")["kv"]
+    whole = planned("--config", path, "--gpu", "h100-80", "--no-hybrid-manager")["kv"]
     assert (whole["bytes_per_token_per_rank"], whole["state_bytes_per_sequence"]) == (73_728, 0)
 
 
@@ -170,7 +170,7 @@ def test_nothing_stated_names_everything_that_is_missing(root_of: Root) -> None:
         ("--output-tokens", "-5"), ("--growth-percent", "-1"), ("--growth-percent", "nan"), ("--replicas", "0"),
         ("--block-size", "0"), ("--kv-bytes-per-token", "0"), ("--max-model-len", "0"), ("--option", "x"),
         ("--max-model-len", "200000"), ("--log", "/nothing/there"), ("--log", "/"), ("--from", "/nothing/there"),
-        ("--speculative-tokens", "-1"), ("--max-num-batched-tokens", "0"),
+        ("--speculative-tokens", "-1"), ("--batched-tokens", "0"),
     ],
     ids=" ".join,
 )  # fmt: skip
