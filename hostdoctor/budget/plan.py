@@ -77,7 +77,8 @@ class Fit(Fact, frozen=True, kw_only=True):
     """Whether a profile fits, by its planned requests (growth included).
 
     ``fits`` judges the stated replicas (one where none are stated), ``fits_one_down`` one fewer. ``short_bytes`` is
-    the KV memory that the stated replicas lack in all, on every rank.
+    the KV memory that the stated replicas lack in all, on every rank; None where the profile is longer than the
+    model's context, which no memory mends.
     """
 
     name: ProfileName
@@ -288,8 +289,9 @@ def _fit(profile: Profile, cost: KvCost | None, pool: int | None, limit: int | N
     tokens, requests = profile.context_tokens, profile.planned_requests
     each = cost.session_bytes(tokens) if cost and tokens is not None else None
     sessions = cost.sessions(pool, tokens) if cost and tokens is not None and pool is not None else None
-    if tokens is not None and limit is not None and tokens > limit:
-        sessions = 0  # longer than the model's context
+    too_long = tokens is not None and limit is not None and tokens > limit
+    if too_long:
+        sessions = 0
     replicas = replicas_for(requests, sessions)
     engines = stated or 1
     fits = None if requests is None or sessions is None else engines * sessions >= requests
@@ -304,13 +306,13 @@ def _fit(profile: Profile, cost: KvCost | None, pool: int | None, limit: int | N
         replicas_n_plus_1=None if replicas is None else replicas + 1,
         fits=fits,
         fits_one_down=None if fits is None or stated is None else (stated - 1) * (sessions or 0) >= (requests or 0),
-        short_bytes=None if lacking is None or each is None else lacking * each,
+        short_bytes=None if lacking is None or each is None or too_long else lacking * each,
     )
 
 
 def _worst(fits: tuple[Fit, ...]) -> Fit | None:
-    """Return the first profile that does not fit, in the order of the days."""
-    return next((fit for fit in fits if fit.fits is False), None)
+    """Return the first profile that more room for KV would make fit, in the order of the days."""
+    return next((fit for fit in fits if fit.short_bytes), None)
 
 
 def _with_load(vram: Vram, fits: tuple[Fit, ...], replicas: int | None) -> Vram:

@@ -15,7 +15,7 @@ _DAYS = {"normal": "normal request", "long": "long dialogue", "bad-day": "bad da
 def render_plan(plan: Plan, style: Style, *, show_all: bool = False) -> str:
     """Return the plan as text; ``show_all`` adds every precision, the options, the log, notes and remedies' numbers."""
     head = [_headline(plan, style), *_memory(plan), *_table(plan, show_all=show_all), *_traffic(plan)]
-    head += [f"  {_fit_words(fit)}" for fit in plan.profiles if _is_known(fit)]
+    head += [f"  {_fit_words(fit, plan.max_tokens)}" for fit in plan.profiles if _is_known(fit)]
     head += [*_alive(plan), *_remedies(plan, style)]
     if show_all:
         tail = [*_options(plan, style), *_log(plan), *_notes(plan, style), *_missing(plan, style, None)]
@@ -102,10 +102,12 @@ def _is_known(fit: Fit) -> bool:
     return fit.context_tokens is not None or fit.planned_requests is not None
 
 
-def _fit_words(fit: Fit) -> str:
+def _fit_words(fit: Fit, limit: int | None) -> str:
     tokens = "?" if fit.context_tokens is None else f"{fit.context_tokens:,}"
     requests = "?" if fit.planned_requests is None else f"{fit.planned_requests:,}"
     text = f"{_DAYS[fit.name]}: {requests} requests of {tokens} tokens"
+    if limit is not None and (fit.context_tokens or 0) > limit:
+        return f"{text}, longer than the model's {limit:,}"
     if fit.sessions_per_replica is not None:
         text += f", {fit.sessions_per_replica:,} fit on a replica"
     if fit.replicas is not None:

@@ -143,6 +143,7 @@ def test_stated_engines_that_hold_no_long_dialogues_do_not_fit() -> None:
 def test_a_dialogue_beyond_the_model_s_context_does_not_fit() -> None:
     plan = planned(load=LOAD, max_tokens=8192, replicas=9)
     assert (plan.profiles[1].sessions_per_replica, plan.profiles[1].replicas, plan.profiles[1].fits) == (0, None, False)
+    assert (plan.profiles[1].short_bytes, plan.remedies) == (None, ())
 
 
 def test_remedies_come_in_their_order_with_what_they_give() -> None:
