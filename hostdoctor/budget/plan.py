@@ -138,8 +138,9 @@ def make_plan(ask: Ask) -> Plan:
     """
     notes: list[str] = []
     layout, options = _layout(ask, notes)
-    cost = _cost(ask, layout, options)
     limit = _limit(ask, layout)
+    layout = replace(layout, max_tokens=limit) if layout else None
+    cost = _cost(ask, layout, options)
     vram = _vram(ask)
     contexts = _contexts(limit)
     pool = vram.kv_bytes

@@ -55,7 +55,7 @@ def _memory(plan: Plan) -> Iterator[str]:
             yield f"  of the KV the planned requests take {taken}; {left} are left for the batch"
     if kv.bytes_per_token_per_rank is not None:
         total = "" if plan.tp == 1 else f", {kv.bytes_per_token_total:,} B on all"
-        state = f", and {kv.state_bytes_per_sequence:,} B a sequence" if kv.state_bytes_per_sequence else ""
+        state = f", and up to {kv.state_bytes_per_sequence:,} B a sequence" if kv.state_bytes_per_sequence else ""
         named = f" in {kv.kv_dtype}" if kv.kv_dtype else ""
         each = f"{kv.bytes_per_token_per_rank:,} B a token on each GPU"
         yield f"KV{named}: {each}{total}{state}; blocks of {kv.block_tokens}"

@@ -14,7 +14,7 @@ from hostdoctor.budget.traffic import Load
 from hostdoctor.budget.weights import Model
 from hostdoctor.errors import LayoutError, UsageError
 from hostdoctor.facts import Gpu, Host
-from tests.budget.models import DEEPSEEK_V3, LLAMA_8B, REFUSED, Fields, config
+from tests.budget.models import DEEPSEEK_V3, GPT_OSS_120B, LLAMA_8B, REFUSED, Fields, config
 
 LOAD = Load(
     rps=12,
@@ -84,6 +84,11 @@ def test_contexts_end_at_the_model_s_limit_or_the_stated_one() -> None:
     assert sorted(held(planned(max_tokens=10_000))) == [2048, 8192, 10_000]
     with pytest.raises(UsageError, match="own limit"):
         planned(max_tokens=200_000)
+
+
+def test_a_shorter_limit_ends_windows_too() -> None:
+    plan = planned(GPT_OSS_120B, max_tokens=4096)
+    assert plan.kv.state_bytes_per_sequence == (4096 // 16 + 1) * 16 * 36_864
 
 
 def test_every_precision_that_the_layout_has_stands_beside() -> None:
