@@ -46,3 +46,7 @@ class UnknownNodeError(PlacementError):
     """The NUMA node of a GPU is not known, so that nothing can be bound honestly."""
 
     exit_status = 3
+
+
+class LayoutError(HostdoctorError):
+    """A model's KV cache is laid out in a way that is not known for certain, so that no number is given."""

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hostdoctor.budget.gpus import GPUS
 from tests.cli.support import hostdoctor
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+MANUAL = (Path(__file__).parents[1] / "docs" / "plan.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
@@ -25,6 +27,22 @@ def test_the_map_shown_is_the_demo_s() -> None:
     real = hostdoctor("topo", "--demo").out.splitlines()
     shown = [line for line in block("demo: ").splitlines() if line != "…"]
     assert [line for line in shown if line not in real] == []
+
+
+def test_the_plan_shown_is_the_command_s() -> None:
+    command = re.search(r"^`hostdoctor (plan [^`]+)`:$", README, re.MULTILINE)
+    assert command is not None
+    assert block("FITS") == hostdoctor(*command[1].split()).out
+
+
+def test_the_gpus_of_the_manual_are_those_that_are_known() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| ([0-9.]+) \|$", MANUAL, re.MULTILINE)
+    assert {name: float(size) for name, size in rows} == {gpu.name: gpu.memory_gib for gpu in GPUS.values()}
+
+
+def test_the_options_of_the_manual_exist() -> None:
+    help_text = hostdoctor("plan", "--help").out
+    assert [option for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", MANUAL) if option not in help_text] == []
 
 
 @pytest.mark.parametrize("shell", ["dash", "sh", "bash"])
@@ -57,7 +75,7 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
 
 
 def test_every_option_named_exists() -> None:
-    help_text = "".join(hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture"))
+    help_text = "".join(hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture", "plan"))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
     assert {option for option in named if option not in help_text} <= {"--of", "--hardware"}  # lstopo's, numactl's
 

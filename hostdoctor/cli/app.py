@@ -26,6 +26,7 @@ COMMANDS = {
     "capture": "Write what the survey reads to one file, for offline use.",
     "wrap": "Print or write a launch wrapper that binds a command to the nodes of its GPUs.",
     "run": "Become a command, bound to the nodes of its GPUs.",
+    "plan": "Plan VRAM, KV cache and concurrency for a model and its traffic.",
 }
 
 
