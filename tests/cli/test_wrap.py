@@ -151,7 +151,7 @@ def test_a_written_script_is_whole_executable_and_not_overwritten(captures: Path
     assert (again.status, script.read_text(encoding="utf-8")) == (64, first)
     assert "--force" in again.err
     assert wrap(captures, "dgx-h100", "--force", *words).status == 0
-    assert os.listdir(tmp_path) == ["start.sh"]
+    assert [path.name for path in tmp_path.iterdir()] == ["start.sh"]
 
 
 def test_a_drop_in_is_not_executable(captures: Path, tmp_path: Path) -> None:
