@@ -39,7 +39,8 @@ GPUS = (gpu(0, 0), gpu(1, 0), gpu(2, 1), gpu(3, 1))
 
 def host(free: tuple[int, int] = (400, 400), **more: Any) -> Host:
     nodes = (filled(0, "0-3", free[0]), filled(1, "4-7", free[1]))
-    return Host(**({"numa_nodes": nodes, "gpus": GPUS} | more))
+    given: dict[str, Any] = {"numa_nodes": nodes, "gpus": GPUS}
+    return Host(**(given | more))
 
 
 def plan(weights_gib: int = 0, kv_gib: int = 0, **more: Any) -> Ask:

@@ -173,6 +173,9 @@ def _write_settings(host: Host, tree: Tree) -> None:
     tree.text("/etc/os-release", f'PRETTY_NAME="{host.os}"\nID={name.lower()}\nVERSION_ID="{version.split()[0]}"\n')
 
 
+_CHARGED = 16 << 30
+
+
 def _write_cgroup(host: Host, layout: Layout, tree: Tree) -> None:
     """Write cgroup v2: a container sees its own group as the root, a login shell is in a slice without limits."""
     box = host.container
@@ -185,9 +188,12 @@ def _write_cgroup(host: Host, layout: Layout, tree: Tree) -> None:
         "cpuset.mems.effective": box.mems if box else format_cpulist(layout.nodes),
         "memory.max": box.memory_bytes if box else "max",
         "memory.high": "max",
+        "memory.current": _CHARGED,
         "cpu.max": f"{len(parse_cpulist(box.cpus)) * 100000} 100000" if box else "max 100000",
     }
     tree.attributes(folder, values)
+    shares = {"anon": 4, "file": 2, "shmem": 8, "inactive_file": 8, "active_file": 4}  # shmem is in "file" too
+    tree.text(f"{folder}/memory.stat", "".join(f"{name} {_CHARGED // part}\n" for name, part in shares.items()))
     if box:
         environ = box.environ | {"HOSTNAME": box.hostname}
         tree.text("/proc/self/environ", "".join(f"{name}={value}\0" for name, value in environ.items()))
