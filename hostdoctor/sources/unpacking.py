@@ -115,6 +115,12 @@ class Unpacking:
                 raise self.cut_short()
             size -= skipped
 
+    def finish(self) -> None:
+        """Read on to the end, keeping nothing: what checks a compressed file as a whole stands behind its content."""
+        self._buffer, self._at = b"", 0
+        while self._inner is not None and self._more():
+            pass
+
     def cut_short(self) -> SourceError:
         """Return the error for an archive that ends too early."""
         return SourceError(f"{self.label}: unreadable archive: cut short")

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,41 @@ def test_an_ordinary_user_is_told_what_root_would_add(
         assert lines[2] == "root would add the capabilities that lspci -D -nn -v shows it"
     gaps = {gap["fact"]: gap for gap in facts("topo", str(tmp_path / "a.tar.gz"))["gaps"]}
     assert gaps["numa_nodes[0].memory_bytes"]["reason"] == "permission denied"
+
+
+def kept(target: Path, name: str) -> Any:
+    with tarfile.open(target) as archive:
+        found = archive.extractfile(name) if name in archive.getnames() else None
+        return None if found is None else json.load(found)
+
+
+@pytest.mark.parametrize("options", [(), ("--redact",)])
+def test_this_machines_cpu_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str]) -> None:
+    (tmp_path / "cpuinfo.py").write_text("def get_cpu_info(): return {'brand_raw': 'Chip of 10.11.12.13', 'flags': []}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    target, again = tmp_path / "host.tar.gz", tmp_path / "again.tar.gz"
+    assert hostdoctor("capture", "-o", str(target), *options).status == 0
+    told = kept(target, "hostdoctor/cpu.json")
+    assert (told["brand"] == "Chip of 10.11.12.13") == (not options)
+    assert told["brand"].startswith("Chip of ")
+    assert hostdoctor("capture", "-o", str(again), "--from", str(target)).status == 0
+    assert kept(again, "hostdoctor/cpu.json") == told
+
+
+def test_what_keeps_it_from_being_described_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cpuinfo.py").write_text("raise ModuleNotFoundError('no py-cpuinfo')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    target = tmp_path / "host.tar.gz"
+    ran = hostdoctor("capture", "-o", str(target))
+    assert ran.status == 0
+    assert "cpu" not in ran.err
+    assert kept(target, "hostdoctor/cpu.json") is None
+    note = kept(target, "hostdoctor/manifest.json")["errors"]["/hostdoctor/cpu.json"]
+    assert note == ["error", "exit status 1: ModuleNotFoundError: no py-cpuinfo"]
+
+
+def test_a_root_is_captured_without_this_machines_cpu(root_of: Root, tmp_path: Path) -> None:
+    target = tmp_path / "host.tar.gz"
+    assert hostdoctor("capture", "-o", str(target), "--from", root_of("workstation")).status == 0
+    assert kept(target, "hostdoctor/cpu.json") is None
+    assert "/hostdoctor/cpu.json" not in kept(target, "hostdoctor/manifest.json")["errors"]
