@@ -66,7 +66,8 @@ def capture(
         taken = redacted(taken)
     written = members(taken)
     size = write_archive(output, written, force=force)
-    emit(f"{output}: {len(written)} files, {size / 1024:.0f} KiB, {_identifiers(taken.manifest.redacted)}\n")
+    kept = f"{len(written)} files, {size / 1024:.0f} KiB"
+    emit(f"{printable(str(output))}: {kept}, {_identifiers(taken.manifest.redacted)}\n")
     if os.geteuid() != 0:
         _say_what_root_adds(recording)
 
