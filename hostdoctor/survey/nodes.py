@@ -13,7 +13,7 @@ NODES = "/sys/devices/system/node"
 CPUS = "/sys/devices/system/cpu"
 KIB = 1024
 MAX_PACKAGE = 1 << 16  # -1 as an unsigned number is no package
-_DISTANCE = re.compile(r"[1-9][0-9]{0,2}")
+_DISTANCE = re.compile(r"[1-9][0-9]{1,2}")  # ACPI reserves what is below 10, a node's distance to itself
 
 
 def read_nodes(source: Source, packages: dict[int, int]) -> tuple[tuple[NumaNode, ...], tuple[Gap, ...]]:
@@ -129,7 +129,8 @@ def _distances(source: Source, base: str, node: int, online: tuple[int, ...], ga
     if text is None:
         gaps.append(_gap(source, f"numa_nodes[{node}].distances", f"{base}/distance"))
     else:
-        reason = f"{len(values)} distances for {len(online)} nodes"
+        is_short = len(values) != len(online)
+        reason = f"{len(values)} distances for {len(online)} nodes" if is_short else f"no distances: {text[:80]!r}"
         gaps.append(Gap(fact=f"numa_nodes[{node}].distances", source=f"{base}/distance", reason=reason))
     return {}
 
