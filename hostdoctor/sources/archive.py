@@ -19,6 +19,7 @@ MAX_FILE_BYTES = 16 << 20
 MAX_TOTAL_BYTES = 80 << 20  # of contents and of the memory that names take
 MAX_DEPTH = 64
 ROOTS = ("sys", "proc", "sos_commands", "run", "hostdoctor")
+_TELLING = ("sys", "proc", "sos_commands", "hostdoctor")  # a host's own; any folder may hold one that is called run
 
 # What a map never reads; skipping it keeps a sosreport's logs out of memory.
 _SKIPPED = frozenset(
@@ -146,9 +147,17 @@ class _Contents:
         return SourceError(f"{self._path}: refused: {reason}")
 
     def _prefix(self) -> str:
-        """Return the shortest folder under which one of a root's own folders stands."""
-        prefixes = {name[:at] for name in self._files if (at := _root_position(name)) is not None}
-        return min(sorted(prefixes), key=len, default="")
+        """Return the folder under which a root's own folders stand, the outermost where one lies in another.
+
+        Raises SourceError where several lie side by side: those are several hosts.
+        """
+        roots = {name[:at] for name in self._files if (at := _root_position(name)) is not None}
+        telling = {root for root in roots if any(f"{root}/{marker}" in self._folders for marker in _TELLING)}
+        depth = min((root.count("/") for root in telling or roots), default=0)
+        outermost = [root for root in telling or roots if root.count("/") == depth]
+        if len(outermost) > 1:
+            raise SourceError(f"{self._path}: several hosts in one archive")
+        return outermost[0] if outermost else ""
 
 
 def _is_kept(name: str, member: Member) -> bool:

@@ -120,7 +120,8 @@ def read_text_file(path: "Path | Literal['-']") -> str:
         raise SourceError(f"{label}: more than {MAX_BYTES >> 20} MiB")
     encoding = _encoding(data[:_SAMPLE_BYTES])
     if encoding is None:
-        raise SourceError(f"{label}: not a text")
+        what = "a zip archive: unpack it first" if data.startswith(b"PK\3\4") else "not a text"
+        raise SourceError(f"{label}: {what}")
     return _decode(data, encoding)
 
 

@@ -188,3 +188,30 @@ def test_what_stands_behind_an_archive_is_not_its_own(tmp_path: Path) -> None:
         whole = make(tmp_path / "a", plain, mode)
         whole.write_bytes(whole.read_bytes() + bytes(512) + b"a signature")
         assert read_archive(whole).read("/sys/devices/x/vendor") == "0x10de\n"
+
+
+def hosts(*folders: str) -> Fill:
+    def fill(archive: tarfile.TarFile) -> None:
+        for number, folder in enumerate(folders):
+            add(archive, f"{folder}/sys/devices/system/node/online", b"0\n")
+            add(archive, f"{folder}/proc/sys/kernel/hostname", f"host{number}\n".encode())
+
+    return fill
+
+
+@pytest.mark.parametrize("folders", [("a", "b"), ("long-name", "b/c", "x"), ("x/a", "x/b"), (".", "./a", "b")])
+def test_one_of_several_hosts_is_never_picked(tmp_path: Path, folders: tuple[str, ...]) -> None:
+    path = make(tmp_path / "a", hosts(*folders))
+    if folders[0] == ".":  # the others lie inside the first
+        assert read_archive(path).read("/proc/sys/kernel/hostname") == "host0\n"
+        return
+    with pytest.raises(SourceError, match="several hosts in one archive"):
+        read_archive(path)
+
+
+def test_the_outermost_root_is_the_host(tmp_path: Path) -> None:
+    def fill(archive: tarfile.TarFile) -> None:
+        hosts("a/b/c", "host1")(archive)
+        add(archive, "notes/run/x")
+
+    assert read_archive(make(tmp_path / "a", fill)).read("/proc/sys/kernel/hostname") == "host1\n"

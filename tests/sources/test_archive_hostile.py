@@ -190,6 +190,11 @@ CASES: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: packed(file("inner.tar", ROOT + END))[:0] + gzip.compress(file("a.tar", ROOT) + END),
         "nothing",
     ),
+    "deep-documents": (
+        lambda: packed(*(file(f"hostdoctor/{name}.json", b"[" * 1_000_000) for name in ("manifest", "nvml", "cpu"))),
+        "nothing could be established",
+    ),
+    "several-hosts": (lambda: gzip.compress(file("a/sys/x") + file("b/sys/x") + END), "several hosts"),
     "zstd": (lambda: b"\x28\xb5\x2f\xfd" + os.urandom(600), "zstd"),
     "noise": (lambda: b"\x1f\x8b" + os.urandom(5000), "unreadable archive"),
 }

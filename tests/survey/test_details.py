@@ -18,6 +18,7 @@ from hostdoctor.survey import survey, survey_map
 from hostdoctor.survey.cgroups import read_cgroups
 from hostdoctor.survey.isolation import read_isolation
 from hostdoctor.survey.limits import read_huge_pages
+from hostdoctor.survey.nodes import read_cores
 from hostdoctor.survey.power import read_cpu_power
 from hostdoctor.survey.sandbox import read_kernel_modules, read_mempolicy
 from hostdoctor.survey.storage import read_places
@@ -244,6 +245,32 @@ class TestNonsense:
         host = surveyed(details=False, files={f"{GPU0}/current_link_speed": text})
         assert device(host, GPU0).link.speed_gts is None
         assert device(host, GPU0).link.max_speed_gts == 32.0
+
+    @pytest.mark.parametrize("text", ["", "²", "٣", "1" * 5000, "-1", "N/A", "99999999999"])
+    @pytest.mark.parametrize("id", ["HD301", "HD302"])
+    def test_settings_that_no_kernel_has(self, text: str, id: str) -> None:
+        files = {f"/proc/sys/{name}": text for name in ("kernel/numa_balancing", "vm/zone_reclaim_mode")}
+        result = verdict(surveyed(files=files), id)
+        assert (result.status, result.skip_kind) == ("skip", "no-evidence")
+
+    @pytest.mark.parametrize("text", ["", "7,103", "255", "0-8191", "x", "1" * 5000])
+    def test_threads_that_are_no_cores(self, text: str) -> None:
+        built = build_files(load_host("workstation"))
+        files = rooted_files(built)
+        files |= {path: text.encode() for path in files if "/topology/" in path and "_siblings" in path}
+        files |= {path: text.encode() for path in files if "/topology/core_cpus" in path}
+        host = survey_map(RootSource(MemoryTree(files, built.links), "x"))
+        whole = survey_map(RootSource(MemoryTree(rooted_files(built), built.links), "x"))
+        assert host.cores in ((), whole.cores)  # those of /proc/cpuinfo, where no list contradicts it
+        assert whole.cores
+
+    def test_a_core_that_one_thread_tells_is_known(self) -> None:
+        folder = "/sys/devices/system/cpu"
+        files = {f"{folder}/cpu{i}/topology/thread_siblings_list": f"{i % 2},{i % 2 + 2}\n" for i in range(4)}
+        files |= {f"{folder}/online": "0-3\n", f"{folder}/cpu3/topology/thread_siblings_list": "255\n"}
+        assert [core.cpus for core in read_cores(source(files))] == ["0,2", "1,3"]
+        files[f"{folder}/cpu1/topology/thread_siblings_list"] = "0\n"
+        assert read_cores(source(files)) == ()
 
     @pytest.mark.parametrize("text", ["", "²", "٣", "1" * 5000, "-1", "max"])
     def test_max_map_count(self, text: str) -> None:
