@@ -119,9 +119,9 @@ def read_text_file(path: "Path | Literal['-']") -> str:
     if len(data) > MAX_BYTES:
         raise SourceError(f"{label}: more than {MAX_BYTES >> 20} MiB")
     encoding = _encoding(data[:_SAMPLE_BYTES])
-    if encoding is None:
-        what = "a zip archive: unpack it first" if data.startswith(b"PK\3\4") else "not a text"
-        raise SourceError(f"{label}: {what}")
+    is_zip = data.startswith(b"PK\3\4")
+    if encoding is None or is_zip:
+        raise SourceError(f"{label}: {'a zip archive: unpack it first' if is_zip else 'not a text'}")
     return _decode(data, encoding)
 
 

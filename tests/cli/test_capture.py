@@ -70,7 +70,21 @@ def test_an_existing_file_is_replaced_only_when_forced(root_of: Root, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "target", [None, "", ".", "none/host.tar.gz", "/dev/null", "/proc/self/host.tar.gz"], ids=lambda t: repr(t)
+    "target",
+    [
+        None,
+        "",
+        ".",
+        "none/host.tar.gz",
+        "/dev/null",
+        "/proc/self/host.tar.gz",
+        "-",
+        "a.txt/b",
+        "a\nb/c",
+        "n" * 256,
+        "\0",
+    ],
+    ids=lambda t: repr(t),
 )
 def test_a_bad_target_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str | None) -> None:
     monkeypatch.chdir(tmp_path)
@@ -80,7 +94,7 @@ def test_a_bad_target_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert ran.out == ""
     assert ran.err.count("\n") == 1
     assert "internal error" not in ran.err
-    assert ran.status == (3 if target == "/proc/self/host.tar.gz" else 64)
+    assert ran.status == (3 if target in ("/proc/self/host.tar.gz", "n" * 256) else 64)
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
@@ -185,3 +199,25 @@ def test_a_root_is_captured_without_this_machines_cpu(root_of: Root, tmp_path: P
     assert hostdoctor("capture", "-o", str(target), "--from", root_of("workstation")).status == 0
     assert kept(target, "hostdoctor/cpu.json") is None
     assert "/hostdoctor/cpu.json" not in kept(target, "hostdoctor/manifest.json")["errors"]
+
+
+def test_a_name_of_odd_characters_is_shown_in_one_line(
+    root_of: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = hostdoctor("capture", "-o", "a\x1b[2J\nb", "--from", root_of("workstation"))
+    assert (ran.status, ran.out.count("\n")) == (0, 1)
+    assert ran.out.startswith("a?[2J b: ")
+
+
+def test_a_link_is_never_written_through(root_of: Root, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("victim")
+    for victim in (None, "mine"):
+        if victim is not None:
+            (tmp_path / "victim").write_text(victim)
+        for force in ((), ("--force",)):
+            ran = hostdoctor("capture", "-o", str(tmp_path / "link"), *force, "--from", root_of("workstation"))
+            assert (ran.status, ran.err.count("\n")) == (64, 1)
+        assert (tmp_path / "victim").exists() == (victim is not None)
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "victim"]

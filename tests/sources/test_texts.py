@@ -122,6 +122,12 @@ def test_refuses_what_is_not_text(tmp_path: Path, data: bytes) -> None:
         read_text_file(tmp_path / "x")
 
 
+def test_says_what_a_zip_archive_is(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(b"PK\3\4\x14\0\0\0" + bytes(range(128, 256)) * 20)
+    with pytest.raises(SourceError, match="a zip archive: unpack it first"):
+        read_text_file(tmp_path / "x.zip")
+
+
 def test_names_a_missing_file_as_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "missing", tmp_path / "file" / "below"):
