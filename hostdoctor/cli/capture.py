@@ -21,6 +21,7 @@ from hostdoctor.outputs.words import printable
 from hostdoctor.parsers.pci_config import HEADER_BYTES
 
 if TYPE_CHECKING:
+    from hostdoctor.sources.commands import Running
     from hostdoctor.sources.recording import RecordingSource
 
 app = typer.Typer(add_completion=False)
@@ -44,16 +45,20 @@ def capture(
 ) -> None:
     """Write the capture, say what is in it, and on standard error what root would have added."""
     from hostdoctor import __version__
+    from hostdoctor.sources.cpu import start_cpu
     from hostdoctor.sources.recording import RecordingSource
     from hostdoctor.sources.snapshot import members, snapshot
     from hostdoctor.sources.tar_writing import write_archive
     from hostdoctor.sources.whole_file import refuse_bad_target
 
     refuse_bad_target(output, force=force)
-    recording = RecordingSource(open_evidence(from_, demo=False, timeout_s=timeout_of(timeout, quick=quick)))
+    limit_s = timeout_of(timeout, quick=quick)
+    recording = RecordingSource(open_evidence(from_, demo=False, timeout_s=limit_s))
+    cpu = start_cpu(limit_s) if recording.is_live else None
     stated = (("--model-path", model_path), ("--kv-path", kv_path))
     paths = (stated_path(recording, option, path) for option, path in stated)
     survey_host(recording, paths=[path for path in paths if path])
+    _add_cpu(recording, cpu)
     now = datetime.datetime.now(tz=datetime.timezone.utc)
     taken = snapshot(recording, __version__, now.isoformat(timespec="seconds"))
     if redact:
@@ -62,9 +67,27 @@ def capture(
         taken = redacted(taken)
     written = members(taken)
     size = write_archive(output, written, force=force)
-    emit(f"{output}: {len(written)} files, {size / 1024:.0f} KiB, {_identifiers(taken.manifest.redacted)}\n")
+    kept = f"{len(written)} files, {size / 1024:.0f} KiB"
+    emit(f"{printable(str(output))}: {kept}, {_identifiers(taken.manifest.redacted)}\n")
     if os.geteuid() != 0:
         _say_what_root_adds(recording)
+
+
+def _add_cpu(recording: "RecordingSource", asked: "Running | None") -> None:
+    """Keep what py-cpuinfo says of this machine's CPU, or why it said nothing; of another, what was kept before."""
+    import msgspec
+
+    from hostdoctor.sources.cpu import CPU_PATH, cpu_output
+
+    if asked is None:
+        recording.read(CPU_PATH)
+        return
+    completed = asked.wait()
+    told = cpu_output(completed)
+    if isinstance(told, str):
+        recording.errors[CPU_PATH] = ("timeout" if completed.kind == "timeout" else "error", told)
+    else:
+        recording.files[CPU_PATH] = msgspec.json.format(msgspec.json.encode(told).decode(), indent=1) + "\n"
 
 
 def _identifiers(redacted: dict[str, int] | None) -> str:

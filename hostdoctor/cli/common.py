@@ -110,9 +110,17 @@ def stated_path(source: Source, option: str, path: str) -> str | None:
         raise UsageError(f"{option}: not a UTF-8 name: {path[:80]!r}")
     if not source.is_live and not path.startswith("/"):
         raise UsageError(f"{option}: not an absolute path of that host: {path[:80]!r}")
-    if source.is_live and not os.path.lexists(path):
-        raise UsageError(f"{option}: no such file or directory: {path[:80]!r}")
+    if source.is_live:
+        _refuse_missing(option, path)
     return os.path.abspath(path)  # noqa: PTH100  links are the survey's to follow
+
+
+def _refuse_missing(option: str, path: str) -> None:
+    try:
+        os.lstat(path)
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or str(error)).lower()
+        raise UsageError(f"{option}: {why}: {path[:80]!r}") from None
 
 
 def _is_empty(host: Host) -> bool:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import posixpath
 import re
 import stat
 import sys
@@ -15,6 +16,7 @@ from hostdoctor.errors import UsageError
 
 PACKAGE = "hostdoctor_site_checks"
 MAX_FILE_BYTES = 1 << 20
+MAX_LINKS = 40  # as many as the kernel follows
 _ID = re.compile(r"[A-Z][A-Z0-9_-]{1,31}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
@@ -22,8 +24,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 def site_rules(folders: Sequence[Path], known: Mapping[str, Rule]) -> dict[str, Rule]:
     """Return the known rules and those of the folders, by id.
 
-    Raises UsageError, naming the file, for a folder or file that somebody other than root and the caller owns or may
-    write, for a module that cannot be loaded or holds no check, and for an id or name that is taken.
+    Raises UsageError, naming the file, for a folder or file that somebody other than root and the caller owns, may
+    write or can put another in the place of, for a module that cannot be loaded or holds no check, and for an id or
+    name that is taken.
     """
     rules = dict(known)
     names = {rule.name: rule for rule in rules.values()}
@@ -45,9 +48,11 @@ def _sources(folder: Path) -> Iterator[tuple[Path, bytes]]:
     Every ``.py`` file must pass, also one whose name begins with ``_``, which is not loaded.
     """
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise UsageError(f"--checks-dir {folder}: {(error.strerror or str(error)).lower()}") from error
+        real = _refuse_foreign_way(folder)
+        descriptor = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or str(error)).lower()
+        raise UsageError(f"--checks-dir {folder}: {why}") from error
     try:
         _refuse_foreign(folder, os.fstat(descriptor))
         for name in sorted(os.listdir(descriptor)):  # noqa: PTH208  of the folder that was looked at
@@ -75,11 +80,46 @@ def _read(path: Path, folder: int) -> bytes:
         os.close(descriptor)
 
 
-def _refuse_foreign(path: Path, status: os.stat_result) -> None:
+def _refuse_foreign_way(folder: Path) -> str:
+    """Return a folder's path with every link followed; refuse one on whose way somebody else could put another.
+
+    Raises OSError where there is no such folder.
+    """
+    done, ahead, links = "/", _parts(f"{Path.cwd()}/{folder}" if not folder.is_absolute() else str(folder)), 0
+    while ahead:
+        above = os.lstat(done)
+        _refuse_foreign(Path(done), above, is_shared=bool(above.st_mode & stat.S_ISVTX))
+        name = ahead.pop()
+        step = posixpath.dirname(done) if name == ".." else posixpath.join(done, name)
+        status = os.lstat(step)
+        if above.st_mode & stat.S_ISVTX:  # in /tmp everybody makes names; only its owner replaces one
+            _refuse_owner(Path(step), status)
+        if not stat.S_ISLNK(status.st_mode):
+            done = step
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        target = os.readlink(step)  # noqa: PTH115  as it is written
+        done = "/" if target.startswith("/") else done
+        ahead += _parts(target)
+    return done
+
+
+def _parts(path: str) -> list[str]:
+    """Return the names in a path, the last first."""
+    return [part for part in path.split("/") if part not in ("", ".")][::-1]
+
+
+def _refuse_foreign(path: Path, status: os.stat_result, *, is_shared: bool = False) -> None:
+    _refuse_owner(path, status)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_shared:
+        raise UsageError(f"{path}: its group or everybody may write it (mode {status.st_mode & 0o7777:04o}): refused")
+
+
+def _refuse_owner(path: Path, status: os.stat_result) -> None:
     if status.st_uid not in (0, os.geteuid()):
         raise UsageError(f"{path}: owned by user {status.st_uid}, not by root or the caller: refused")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UsageError(f"{path}: its group or everybody may write it (mode {status.st_mode & 0o7777:04o}): refused")
 
 
 def _module(path: Path, source: bytes, number: int) -> types.ModuleType:

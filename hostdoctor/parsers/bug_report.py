@@ -17,6 +17,8 @@ MARKER_BYTES = 1 << 16  # at the beginning, within which the marker stands
 MAX_LINE_BYTES = 4096
 MAX_SECTION_BYTES = 16 << 20
 MAX_TOTAL_BYTES = 48 << 20
+MAX_OUTPUTS = 500  # commands; a report has some thirty
+_NAME_BYTES = 300  # what Python keeps for a file's name
 COMMANDS = ("lspci", "numactl", "nvidia-smi", "dmidecode", "lscpu", "nvme")
 
 _PATHS = ("/proc/", "/sys/")
@@ -100,6 +102,9 @@ class Reader:
 
     def _open_file(self, path: str, reason: str | None) -> None:
         path = path.replace("/./", "/")
+        self._total += len(path) + _NAME_BYTES
+        if self._total > MAX_TOTAL_BYTES:
+            return
         if reason is not None:
             self._report.missing.setdefault(path, reason)
         elif path.startswith(_PATHS) and not path.startswith(_UNREAD) and path not in self._report.files:
@@ -136,7 +141,7 @@ class Reader:
             text = _text(self._lines)
             if self._file is not None:
                 self._report.files.setdefault(self._file, text)
-            elif self._command is not None:
+            elif self._command is not None and len(self._report.outputs) < MAX_OUTPUTS:
                 self._report.outputs.append(Section(*self._command, text, complete))
             self._total += self._size
         self._lines, self._size = [], 0

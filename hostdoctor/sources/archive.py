@@ -19,6 +19,7 @@ MAX_FILE_BYTES = 16 << 20
 MAX_TOTAL_BYTES = 80 << 20  # of contents and of the memory that names take
 MAX_DEPTH = 64
 ROOTS = ("sys", "proc", "sos_commands", "run", "hostdoctor")
+_TELLING = ("sys", "proc", "sos_commands", "hostdoctor")  # a host's own; any folder may hold one that is called run
 
 # What a map never reads; skipping it keeps a sosreport's logs out of memory.
 _SKIPPED = frozenset(
@@ -46,15 +47,17 @@ _RECORD_BYTES, _FOLDER_BYTES = 300, 400  # what Python keeps for a file or link 
 def read_archive(path: Path) -> MemoryTree:
     """Return the files and links of a (compressed) tar as a tree rooted where its ``sys/`` or ``proc/`` stands.
 
-    Raises SourceError for what is not an archive or is cut short, for what is hostile (names or links of ``/sys`` that
-    lead out, devices, pipes, hard links, sparse files, names told twice or with control characters), and for what
-    exceeds a limit: 200,000 members, 16 MiB a file, 80 MiB in all, 2 GiB or 250 times its size unpacked.
+    An absolute link leads from that root. Raises SourceError for what is not an archive, is damaged or cut short, for
+    what is hostile (names or links that lead out, devices, pipes, hard links, sparse files, names told twice or with
+    control characters), and for what exceeds a limit: 200,000 members, 16 MiB a file, 80 MiB in all, 2 GiB or 250
+    times its size unpacked.
     """
     with Unpacking(path) as stream:
         contents = _Contents(path)
         reader = TarReader(stream)
         for member in reader:
             contents.add(member, reader)
+        stream.finish()
     return contents.tree()
 
 
@@ -76,6 +79,8 @@ class _Contents:
     def add(self, member: Member, reader: TarReader) -> None:
         """Keep a member, or leave it out; raise SourceError for what is refused."""
         name = self._safe_name(member.name)
+        if member.kind == "link":
+            self._refuse_outward(name, member.target)
         if not _is_kept(name, member):
             return
         if member.kind == "folder":
@@ -87,7 +92,6 @@ class _Contents:
         self._grow(name, member.size_bytes + len(member.target) + _RECORD_BYTES)
         self._make_folder(name.rpartition("/")[0])
         if member.kind == "link":
-            self._refuse_outward(name, member.target)
             self._refuse_second(name, self._links.setdefault(name, member.target) != member.target)
             self._refuse_second(name, name in self._files)
             return
@@ -122,14 +126,17 @@ class _Contents:
             raise self._refused(f"unpacks to more than {MAX_TOTAL_BYTES >> 20} MiB")
 
     def _refuse_outward(self, name: str, target: str) -> None:
-        """Refuse a link of ``/sys`` that leaves the archive or what of it is read: the kernel makes none."""
+        """Refuse a link that climbs above the archive, or one of ``/sys`` to what is no root's: the kernel makes none.
+
+        Hosts have absolute links to everywhere (``/proc/self/exe``); read from the archive's root they lead nowhere.
+        """
         depth = name.count("/") - 1 if not target.startswith("/") else 0
         for part in target.split("/"):
             depth += -1 if part == ".." else part not in ("", ".")
             if depth < 0:
                 break
-        outward = depth < 0 or (target.startswith("/") and target.split("/")[1] not in ROOTS)
-        if outward and _root_at(name) in ("sys", "hostdoctor"):
+        foreign = target.startswith("/") and target.split("/")[1] not in ROOTS
+        if depth < 0 or (foreign and _root_at(name) in ("sys", "hostdoctor")):
             raise self._refused(f"link {name[1:80]!r} to {target[:80]!r} leads out of the archive")
 
     def _refuse_second(self, name: str, is_second: bool) -> None:
@@ -140,9 +147,17 @@ class _Contents:
         return SourceError(f"{self._path}: refused: {reason}")
 
     def _prefix(self) -> str:
-        """Return the shortest folder under which one of a root's own folders stands."""
-        prefixes = {name[:at] for name in self._files if (at := _root_position(name)) is not None}
-        return min(sorted(prefixes), key=len, default="")
+        """Return the folder under which a root's own folders stand, the outermost where one lies in another.
+
+        Raises SourceError where several lie side by side: those are several hosts.
+        """
+        roots = {name[:at] for name in self._files if (at := _root_position(name)) is not None}
+        telling = {root for root in roots if any(f"{root}/{marker}" in self._folders for marker in _TELLING)}
+        depth = min((root.count("/") for root in telling or roots), default=0)
+        outermost = [root for root in telling or roots if root.count("/") == depth]
+        if len(outermost) > 1:
+            raise SourceError(f"{self._path}: several hosts in one archive")
+        return outermost[0] if outermost else ""
 
 
 def _is_kept(name: str, member: Member) -> bool:

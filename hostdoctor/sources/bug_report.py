@@ -1,10 +1,9 @@
 """An ``nvidia-bug-report.log(.gz)`` as a source: read piece by piece, within limits, whatever the file claims to be."""
 
-import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator
-from io import BufferedReader, BytesIO
+from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
 from pathlib import Path
 
 from hostdoctor.errors import SourceError
@@ -20,6 +19,7 @@ from hostdoctor.parsers.bug_report import (
 from hostdoctor.sources.base import Command, NvmlOutput, Output, TextKind
 from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import MemoryTree
+from hostdoctor.sources.unpacking import DamagedError, Unpacking
 
 MAX_UNPACKED_BYTES = 256 << 20
 _CHUNK_BYTES = 1 << 20
@@ -109,18 +109,16 @@ def read_bug_report(path: Path, label: str) -> BugReportSource:
     One that was cut off gives what it has. Raises SourceError for one that unpacks to more than 256 MiB, cannot be
     read, or holds nothing known.
     """
-    try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == _GZIP
-            raw.seek(0)
-            return source_of(gzip.GzipFile(fileobj=raw) if packed else raw, label)
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror or error}") from error
+    with Unpacking(path) as stream:
+        return _source_of(_Pieces(stream.piece, label), label)
 
 
-def source_of(stream: "BufferedReader | BytesIO | gzip.GzipFile", label: str) -> BugReportSource:
+def source_of(stream: BytesIO, label: str) -> BugReportSource:
     """Return the source for a stream of a report's bytes."""
-    pieces = _Pieces(stream, label)
+    return _source_of(_Pieces(lambda: stream.read(_CHUNK_BYTES), label), label)
+
+
+def _source_of(pieces: "_Pieces", label: str) -> BugReportSource:
     chunks = iter(pieces)
     head = b""
     while len(head) < MARKER_BYTES and (piece := next(chunks, b"")):
@@ -134,8 +132,8 @@ def source_of(stream: "BufferedReader | BytesIO | gzip.GzipFile", label: str) ->
 class _Pieces:
     """A stream in pieces; ``cut`` when it broke off."""
 
-    def __init__(self, stream: "BufferedReader | BytesIO | gzip.GzipFile", label: str) -> None:
-        self._stream = stream
+    def __init__(self, more: Callable[[], bytes], label: str) -> None:
+        self._more = more
         self._label = label
         self.cut = False
 
@@ -149,8 +147,8 @@ class _Pieces:
 
     def _read(self) -> bytes:
         try:
-            return self._stream.read1(_CHUNK_BYTES)  # what is there: after it the stream may break off
-        except (EOFError, zlib.error, gzip.BadGzipFile):
+            return self._more()
+        except DamagedError:
             self.cut = True
             return b""
 

@@ -64,5 +64,5 @@ def _read(tree: Tree, path: str, type_: type[Document]) -> Document | None:
     text = tree.read(path)
     try:
         return None if text is None else msgspec.json.decode(text, type=type_)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None

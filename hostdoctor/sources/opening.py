@@ -1,5 +1,6 @@
 """From what ``--from`` names to a source: a folder or archive that holds a root, or loose texts, told by content."""
 
+import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,12 +86,13 @@ def _mode(path: Path) -> int:
 
 def _root_of(folder: Path) -> Path:
     """Return the folder, or the only folder in it, that holds a root; raise SourceError when there is none."""
+    if _is_root(folder):
+        return folder
     try:
-        folders = (entry for entry in sorted(folder.iterdir()) if entry.is_dir() and not entry.is_symlink())
-        roots = [c for c in (folder, *folders) if any((c / marker).exists() for marker in MARKERS)]
+        roots = [entry for entry in sorted(folder.iterdir()) if not entry.is_symlink() and _is_root(entry)]
     except OSError as error:
         raise SourceError(f"{folder}: {error.strerror}") from error
-    if not roots or (roots[0] != folder and len(roots) > 1):
+    if len(roots) != 1:
         what = (
             "several hosts in one folder"
             if roots
@@ -98,6 +100,11 @@ def _root_of(folder: Path) -> Path:
         )
         raise SourceError(f"{folder}: {what}")
     return roots[0]
+
+
+def _is_root(folder: Path) -> bool:
+    """Tell whether a folder holds a root; one that may not be searched is none."""
+    return any(os.path.exists(folder / marker) for marker in MARKERS)  # noqa: PTH110  no raising
 
 
 def _known(source: RootSource) -> RootSource:

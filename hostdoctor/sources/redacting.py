@@ -8,6 +8,7 @@ import msgspec
 
 from hostdoctor.parsers.pci_config import without_serial
 from hostdoctor.sources.base import NvmlOutput
+from hostdoctor.sources.cpu import CPU_PATH
 from hostdoctor.sources.identifiers import SERIAL_KEY, is_telling
 from hostdoctor.sources.manifest import CapturedOutput
 from hostdoctor.sources.pseudonyms import Pseudonyms
@@ -19,7 +20,7 @@ _WORDS = (
     "crio lxc libpod overlay container nvidia root admin user users ubuntu debian data swap hypervisor server "
     "default true false error driver library timeout command found file directory permission denied "
 )
-_HARDWARE_FILES = frozenset(("/proc/cpuinfo", "/proc/interrupts"))
+_HARDWARE_FILES = frozenset(("/proc/cpuinfo", "/proc/interrupts", CPU_PATH))
 _HARDWARE_KINDS = frozenset(("topo-matrix", "numactl", "lspci", "lspci-tree", "lscpu", "nvme-list"))
 
 

@@ -119,6 +119,8 @@ def read_text_file(path: "Path | Literal['-']") -> str:
     if len(data) > MAX_BYTES:
         raise SourceError(f"{label}: more than {MAX_BYTES >> 20} MiB")
     encoding = _encoding(data[:_SAMPLE_BYTES])
+    if data.startswith(b"PK\3\4"):
+        raise SourceError(f"{label}: a zip archive: unpack it first")
     if encoding is None:
         packed = " (archives and packed reports are read from files: name the file)" if path == "-" else ""
         raise SourceError(f"{label}: not a text{packed}")

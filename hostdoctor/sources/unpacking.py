@@ -21,6 +21,10 @@ XZ_MEMORY_BYTES = 80 << 20  # xz -9 needs 65 MiB
 GZIP, BZIP2, XZ, ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 
 
+class DamagedError(SourceError):
+    """A compressed file that is cut short or damaged; what came before that is good."""
+
+
 class _Decompressor(Protocol):
     @property
     def eof(self) -> bool: ...
@@ -50,8 +54,8 @@ class _Gunzip:
 class Unpacking:
     """The bytes of a file, decompressed when they are asked for. Use as a context manager.
 
-    Every method raises SourceError for what is damaged, cut short, or unpacks to more than 2 GiB or, from 64 MiB on,
-    to more than 250 times its size.
+    Every method raises DamagedError for what is damaged or cut short, and SourceError for what unpacks to more than
+    2 GiB or, from 64 MiB on, to more than 250 times its size, or is made of a great many small pieces.
     """
 
     def __init__(self, path: Path) -> None:
@@ -99,6 +103,11 @@ class Unpacking:
             missing -= len(parts[-1])
         return b"".join(parts)
 
+    def piece(self) -> bytes:
+        """Return some bytes, b"" at the end."""
+        data, self._buffer, self._at = self._buffer[self._at :], b"", 0
+        return data or self._more()
+
     def skip(self, size: int) -> None:
         """Leave out this many bytes; raise SourceError when there are fewer."""
         here = min(size, len(self._buffer) - self._at)
@@ -115,9 +124,15 @@ class Unpacking:
                 raise self.cut_short()
             size -= skipped
 
-    def cut_short(self) -> SourceError:
+    def finish(self) -> None:
+        """Read on to the end, keeping nothing: what checks a compressed file as a whole stands behind its content."""
+        self._buffer, self._at = b"", 0
+        while self._inner is not None and self._more():
+            pass
+
+    def cut_short(self) -> DamagedError:
         """Return the error for an archive that ends too early."""
-        return SourceError(f"{self.label}: unreadable archive: cut short")
+        return DamagedError(f"{self.label}: unreadable archive: cut short")
 
     def room(self) -> int:
         """Return how many more bytes may be unpacked."""
@@ -139,7 +154,7 @@ class Unpacking:
         try:
             data = self._decompressed() if self._inner is not None else self._file.read(OUTPUT_BYTES)
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise SourceError(f"{self.label}: unreadable archive: {error}") from error
+            raise DamagedError(f"{self.label}: unreadable archive: {error}") from error
         self._unpacked += len(data)
         packed = self._file.tell()
         if self._unpacked > RATIO_FROM_BYTES and self._unpacked > MAX_RATIO * packed:

@@ -1,7 +1,9 @@
 """Writing a file that is there whole or not at all."""
 
 import contextlib
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,16 +13,38 @@ from hostdoctor.errors import OutputError, UsageError
 
 
 def refuse_bad_target(path: Path, *, force: bool) -> None:
-    """Raise UsageError where a file cannot be meant to be written: a folder, a device, one that exists, no folder."""
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder: name a file in it")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: no such folder: {path.parent}")
-    if os.path.lexists(path):
-        if not force:
-            raise UsageError(f"{path}: exists already (--force replaces it)")
-        if path.is_symlink() or not path.is_file():
-            raise UsageError(f"{path}: not a regular file")
+    """Raise UsageError where a file cannot be meant to be written: a folder, a device, one that exists, no folder.
+
+    Raises OutputError where nobody can tell: in a folder that may not be searched, by a name that is too long.
+    """
+    if str(path) == "-":
+        raise UsageError("-: not to standard output: name a file")
+    try:
+        status = _status(path.parent)
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            raise UsageError(f"{path}: no such folder: {path.parent}")
+        status = _status(path)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            raise UsageError(f"{path}: is a folder: name a file in it")
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path}: not written: {getattr(error, 'strerror', None) or error}") from error
+    if not force:
+        raise UsageError(f"{path}: exists already (--force replaces it)")
+    if not stat.S_ISREG(status.st_mode):
+        raise UsageError(f"{path}: not a regular file")
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return what a path leads to, None where it leads nowhere; raise OSError where that cannot be told."""
+    try:
+        return path.stat()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise
 
 
 @contextlib.contextmanager

@@ -52,7 +52,7 @@ def _group(source: Source, path: str, folder: str) -> Cgroup | None:
     if quota in ("max", "-1"):
         return Cgroup(path=path, folder=folder, cpu_limited=False)
     quota_us, period_us = integer(quota), integer(period)
-    if quota_us is None or not period_us:
+    if not quota_us or not period_us:
         return None
     return Cgroup(path=path, folder=folder, cpu_limited=True, cpu_limit_cpus=quota_us / period_us)
 

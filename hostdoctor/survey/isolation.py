@@ -7,9 +7,10 @@ from hostdoctor.sources.base import Source
 from hostdoctor.survey.values import ids, line
 
 FOLDER = "/sys/devices/system/cpu"
+# The option's flags, each with a comma behind it, and its CPUs.
 _OPTION = {
-    "isolated": re.compile(r"(?:^|\s)isolcpus=(?:[a-z_]+,)*([0-9,-]+)(?=\s|$)"),
-    "nohz_full": re.compile(r"(?:^|\s)nohz_full=([0-9,-]+)(?=\s|$)"),
+    "isolated": re.compile(r"(?:^|\s)isolcpus=((?:[a-z_]{1,20},){0,9})(\S{0,4096})"),
+    "nohz_full": re.compile(r"(?:^|\s)nohz_full=()(\S{0,4096})"),
 }
 
 
@@ -21,10 +22,20 @@ def read_isolation(source: Source) -> dict[str, str]:
         cpus = _shown(source, name)
         if cpus is None and cmdline is not None:
             match = option.search(cmdline)
-            cpus = ids(match.group(1)) if match else frozenset()
+            cpus = _listed(*match.groups()) if match else frozenset()
         if cpus is not None:
             found[f"cpu.{name}"] = format_cpulist(cpus)
     return found
+
+
+def _listed(flags: str, cpus: str) -> frozenset[int] | None:
+    """Return the CPUs that an option names, None for a spelling that is not read (``all``, ``0-N:2/4``).
+
+    ``isolcpus`` with flags, but not ``domain``, leaves the CPUs to the scheduler.
+    """
+    if flags and "domain" not in flags.split(","):
+        return frozenset()
+    return ids(cpus) or None
 
 
 def _shown(source: Source, name: str) -> frozenset[int] | None:

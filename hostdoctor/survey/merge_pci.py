@@ -71,6 +71,11 @@ def _root(chain: tuple[str, ...] | None, bdf: str) -> str | None:
     return (chain[0] if chain else bdf).rpartition(":")[0]
 
 
+def _longer(known: str | None, told: str | None) -> str | None:
+    """Return a class code, with its last two digits where only the second source tells them (``0604`` ``060400``)."""
+    return told if known is None or (told is not None and told.startswith(known)) else known
+
+
 def _merge(devices: dict[str, PciDevice], told: PciDevice, notes: Notes, sources: tuple[str, str]) -> None:
     known = devices.get(told.bdf)
     if known is None:
@@ -87,7 +92,7 @@ def _merge(devices: dict[str, PciDevice], told: PciDevice, notes: Notes, sources
         name=known.name or told.name,
         vendor_id=known.vendor_id or told.vendor_id,
         device_id=known.device_id or told.device_id,
-        class_code=known.class_code or told.class_code,
+        class_code=_longer(known.class_code, told.class_code),
         numa_node=node,
         upstream=known.upstream or told.upstream,
         root_complex=known.root_complex or told.root_complex,

@@ -4,16 +4,18 @@ import re
 
 import msgspec
 
+from hostdoctor.errors import ParseError
 from hostdoctor.facts import Core, Gap, HugePages, NumaNode
-from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
+from hostdoctor.parsers.cpulist import cpulist_ranges, format_cpulist, is_within, parse_cpulist
 from hostdoctor.sources.base import Source
 from hostdoctor.survey.values import cpulist, ids, integer
 
 NODES = "/sys/devices/system/node"
 CPUS = "/sys/devices/system/cpu"
 KIB = 1024
+MAX_THREADS = 64  # of a core; POWER has 8
 MAX_PACKAGE = 1 << 16  # -1 as an unsigned number is no package
-_DISTANCE = re.compile(r"[1-9][0-9]{0,2}")
+_DISTANCE = re.compile(r"[1-9][0-9]{1,2}")  # ACPI reserves what is below 10, a node's distance to itself
 
 
 def read_nodes(source: Source, packages: dict[int, int]) -> tuple[tuple[NumaNode, ...], tuple[Gap, ...]]:
@@ -28,14 +30,34 @@ def read_nodes(source: Source, packages: dict[int, int]) -> tuple[tuple[NumaNode
 
 
 def read_cores(source: Source) -> tuple[Core, ...]:
-    """Return the online physical cores with their hardware threads, ascending by first thread."""
+    """Return the online physical cores with their hardware threads, ascending by first thread.
+
+    Where the threads of some CPU that tells them cannot be, how many cores there are is not known: then ``()``.
+    """
     cores: dict[str, Core] = {}
+    doubtful: set[int] = set()
     for cpu in _online(source, CPUS, "cpu"):
         topology = f"{CPUS}/cpu{cpu}/topology"
-        key = cpulist(source.read(f"{topology}/thread_siblings_list")) or _mask_cpus(_mask(source, topology))
-        if key and key not in cores:
+        key = _threads(source.read(f"{topology}/thread_siblings_list"), _mask(source, topology))
+        if key and not is_within(str(cpu), (key,)):
+            doubtful.add(cpu)
+        elif key and key not in cores:
             cores[key] = Core(cpus=key, package=_package(source, topology))
+    if doubtful and not doubtful <= {cpu for key in cores for cpu in parse_cpulist(key)}:
+        return ()
     return tuple(cores.values()) or _cores_of_cpuinfo(source.read("/proc/cpuinfo") or "")
+
+
+def _threads(listed: str | None, mask: str) -> str | None:
+    """Return a core's threads, None where nobody tells them, or for more than any core has."""
+    try:
+        count = sum(map(len, cpulist_ranges(listed or "")))
+    except ParseError:
+        count = 0
+    if count:
+        return cpulist(listed) if count <= MAX_THREADS else None
+    digits = len(mask) - mask.count("0") - mask.count(",")
+    return _mask_cpus(mask) if digits <= MAX_THREADS else None
 
 
 def _cores_of_cpuinfo(text: str) -> tuple[Core, ...]:
@@ -129,7 +151,8 @@ def _distances(source: Source, base: str, node: int, online: tuple[int, ...], ga
     if text is None:
         gaps.append(_gap(source, f"numa_nodes[{node}].distances", f"{base}/distance"))
     else:
-        reason = f"{len(values)} distances for {len(online)} nodes"
+        is_short = len(values) != len(online)
+        reason = f"{len(values)} distances for {len(online)} nodes" if is_short else f"no distances: {text[:80]!r}"
         gaps.append(Gap(fact=f"numa_nodes[{node}].distances", source=f"{base}/distance", reason=reason))
     return {}
 

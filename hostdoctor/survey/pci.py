@@ -11,6 +11,7 @@ from hostdoctor.survey.values import integer
 DEVICES = "/sys/bus/pci/devices"
 _ROOT_BUS = re.compile(r"/pci([0-9a-f]{4,8}:[0-9a-f]{2})(?=/|$)")
 WIDTHS = frozenset({"1", "2", "4", "8", "12", "16", "32"})
+SPEEDS_GTS = frozenset((2.5, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0))
 NO_LINK = Link()
 _SPEED = re.compile(r"(\d{1,3}(?:\.\d)?) GT/s")
 
@@ -109,9 +110,9 @@ def _width(text: str | None) -> int | None:
 
 
 def _speed(text: str | None) -> float | None:
-    """Return GT/s from ``32.0 GT/s PCIe`` or ``8 GT/s``; "Unknown" is None."""
+    """Return GT/s from ``32.0 GT/s PCIe`` or ``8 GT/s``; "Unknown" and what no generation runs are None."""
     match = _SPEED.match(text or "")
-    return float(match.group(1)) if match and float(match.group(1)) > 0 else None
+    return float(match.group(1)) if match and float(match.group(1)) in SPEEDS_GTS else None
 
 
 def _hex(text: str | None, digits: int) -> str | None:

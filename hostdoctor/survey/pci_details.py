@@ -42,8 +42,10 @@ def bar1_bytes(source: Source, gpu: Gpu) -> int | None:
         if len(words) != 3 or not all(re.fullmatch(r"0x[0-9a-f]{16}", word) for word in words):
             continue
         start, end, flags = (int(word, 16) for word in words)
-        if flags & IORESOURCE_MEM and flags & IORESOURCE_PREFETCH and end > start:
-            sizes.append(end - start + 1)
+        size = end - start + 1
+        is_bar = size > 1 and size & (size - 1) == 0  # a BAR decodes a power of two
+        if flags & IORESOURCE_MEM and flags & IORESOURCE_PREFETCH and is_bar:
+            sizes.append(size)
     return max(sizes, default=None)
 
 

@@ -8,16 +8,20 @@ from hostdoctor.sources.base import Source
 from hostdoctor.survey.values import integer, line
 
 CPUS = "/sys/devices/system/cpu"
+GOVERNORS = frozenset(("performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"))
 
 
 def read_cpu_power(source: Source) -> CpuPower:
-    """Return governors of every policy, the first one's driver, EPP of one policy a governor, one CPU's idle states."""
+    """Return governors of every policy, the first one's driver, EPP of one policy a governor, one CPU's idle states.
+
+    Words that no governor of the kernel has are left out.
+    """
     policies = _numbered(source, f"{CPUS}/cpufreq", "policy") or (f"{CPUS}/cpu0/cpufreq",)
     governors: Counter[str] = Counter()
     preferences: dict[str, None] = {}
     for policy in policies:
         governor = line(source, f"{policy}/scaling_governor")
-        if governor is None:
+        if governor not in GOVERNORS:
             continue
         governors[governor] += 1
         preference = line(source, f"{policy}/energy_performance_preference") if governors[governor] == 1 else None

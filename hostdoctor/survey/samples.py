@@ -8,6 +8,7 @@ from hostdoctor.facts import Host, Sample
 from hostdoctor.sources.base import Source
 from hostdoctor.survey.pci import DEVICES
 from hostdoctor.survey.pci_details import AER_FILES, read_errors
+from hostdoctor.survey.values import integer
 
 VMSTAT = ("numa_hint_faults", "numa_hint_faults_local", "numa_pages_migrated", "pswpin", "pswpout")
 PRESSURE = ("cpu", "io", "memory")
@@ -86,4 +87,5 @@ def _errors(source: Source, bdf: str) -> dict[str, int]:
 def _block(source: Source, name: str) -> dict[str, int]:
     fields = (source.read(f"/sys/block/{name}/stat") or "").split()
     pairs = zip(BLOCK_STAT, fields, strict=False)
-    return {f"block.{name}.{key}": int(text) for key, text in pairs if key and text.isdigit() and len(text) < 19}
+    told = {key: integer(text) for key, text in pairs if key}
+    return {f"block.{name}.{key}": value for key, value in told.items() if value is not None}

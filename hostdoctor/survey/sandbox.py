@@ -7,14 +7,17 @@ PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "efa_nv_peermem")
 
 
 def read_kernel_modules(source: Source) -> dict[str, str]:
-    """Return ``modules.peer_memory`` (names, "" for none) and ``modules.nvidia`` (open or proprietary), where told."""
+    """Return ``modules.peer_memory`` (names, "" for none) and ``modules.nvidia`` (open or proprietary), where told.
+
+    A list of modules without NVIDIA's own is cut short, or not the one: it does not tell that others are missing.
+    """
     found = {}
-    modules = source.read("/proc/modules")
-    if modules:
-        loaded = {row.partition(" ")[0] for row in modules.splitlines()}
-        found["modules.peer_memory"] = " ".join(name for name in PEER_MODULES if name in loaded)
-    version = source.read("/proc/driver/nvidia/version")
-    if version:
+    loaded = {row.partition(" ")[0] for row in (source.read("/proc/modules") or "").splitlines()}
+    peers = [name for name in PEER_MODULES if name in loaded]
+    if peers or "nvidia" in loaded:
+        found["modules.peer_memory"] = " ".join(peers)
+    version = source.read("/proc/driver/nvidia/version") or ""
+    if "Kernel Module" in version:
         found["modules.nvidia"] = "open" if "Open Kernel Module" in version else "proprietary"
     return found
 

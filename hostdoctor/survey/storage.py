@@ -99,6 +99,8 @@ def _place(source: Source, mounts: tuple[Mount, ...], path: str) -> Place:
     if mount is None:
         return Place(path=path)
     space = source.statvfs(real)
+    if space and not 0 <= space.available_bytes <= space.free_bytes <= space.size_bytes:
+        space = None  # a damaged capture's
     return Place(
         path=path,
         mount_point=mount.point,

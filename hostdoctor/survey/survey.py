@@ -7,6 +7,7 @@ import msgspec
 from hostdoctor.facts import Gpu, Host, Nic, NumaNode, NvidiaDriver, NvmeController, PciDevice, System
 from hostdoctor.parsers.nvml import NvmlDocument, parse_nvml
 from hostdoctor.sources.base import LIVE_COMMANDS, NvmlOutput, Source
+from hostdoctor.sources.cpu import captured_brand
 from hostdoctor.survey.devices import read_block_devices, read_nics, read_nvme
 from hostdoctor.survey.merge_devices import merge_nics, merge_nvme, nics_from_listing, nvme_from_listing
 from hostdoctor.survey.merge_gpus import find_gpus
@@ -72,7 +73,7 @@ def survey_map(source: Source) -> Host:
     paths = texts.matrices[0].paths if texts.matrices else ()
     if not texts.matrices and nodes:
         paths = with_nccl_paths(derive_paths(gpus, nics), texts, _labels(gpus, nics))
-    system = _merge_system(system, texts, driver.driver_version)
+    system = _with_cpu_name(_merge_system(system, texts, driver.driver_version), source, notes)
     for environment in texts.collect_envs:
         if environment.topology_not_collected and not texts.matrices:
             notes.gap("paths", "collect_env", "GPU Topology: could not collect")
@@ -192,6 +193,14 @@ def _merge_system(system: System, texts: Texts, driver: str | None) -> System:
         )
     driver = driver or next((q.driver_version for q in texts.queries), None)
     return msgspec.structs.replace(system, nvidia_driver=system.nvidia_driver or driver)
+
+
+def _with_cpu_name(system: System, source: Source, notes: Notes) -> System:
+    """Return the system with the CPU's name from a capture where neither the kernel nor a tool told it."""
+    if system.cpu_model is not None or (brand := captured_brand(source)) is None:
+        return system
+    notes.settled("system.cpu_model")
+    return msgspec.structs.replace(system, cpu_model=brand)
 
 
 def _hypervisor(vendor: str | None) -> str | None:

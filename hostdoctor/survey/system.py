@@ -4,14 +4,15 @@ import re
 
 from hostdoctor.facts import Allowed, Gap, System
 from hostdoctor.sources.base import Source
-from hostdoctor.survey.values import line
+from hostdoctor.survey.values import integer, line
 
-SYSCTLS = (
-    "kernel.numa_balancing",
-    "vm.zone_reclaim_mode",
-    "vm.overcommit_memory",
-    "vm.max_map_count",
-)
+# The settings that checks judge, and the largest value that the kernel gives each.
+SYSCTLS = {
+    "kernel.numa_balancing": 15,
+    "vm.zone_reclaim_mode": 7,
+    "vm.overcommit_memory": 2,
+    "vm.max_map_count": (1 << 31) - 1,
+}
 CLOCKSOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 # DMI vendor or product -> the hypervisor's name as systemd-detect-virt spells it.
@@ -57,9 +58,9 @@ def read_system(source: Source, packages: int | None) -> tuple[System, tuple[Gap
 
 
 def read_settings(source: Source) -> dict[str, str]:
-    """Return the settings that checks judge, by name, as the kernel prints them."""
-    found = {name: line(source, "/proc/sys/" + name.replace(".", "/")) for name in SYSCTLS}
-    return {name: text for name, text in found.items() if text is not None}
+    """Return the settings that checks judge, by name, as the kernel prints them; what it never prints is left out."""
+    found = {name: integer(source.read("/proc/sys/" + name.replace(".", "/"))) for name in SYSCTLS}
+    return {name: str(value) for name, value in found.items() if value is not None and value <= SYSCTLS[name]}
 
 
 def read_allowed(source: Source) -> Allowed:

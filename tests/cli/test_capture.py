@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,21 @@ def test_an_existing_file_is_replaced_only_when_forced(root_of: Root, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "target", [None, "", ".", "none/host.tar.gz", "/dev/null", "/proc/self/host.tar.gz"], ids=lambda t: repr(t)
+    "target",
+    [
+        None,
+        "",
+        ".",
+        "none/host.tar.gz",
+        "/dev/null",
+        "/proc/self/host.tar.gz",
+        "-",
+        "a.txt/b",
+        "a\nb/c",
+        "n" * 256,
+        "\0",
+    ],
+    ids=lambda t: repr(t),
 )
 def test_a_bad_target_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str | None) -> None:
     monkeypatch.chdir(tmp_path)
@@ -79,7 +94,7 @@ def test_a_bad_target_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert ran.out == ""
     assert ran.err.count("\n") == 1
     assert "internal error" not in ran.err
-    assert ran.status == (3 if target == "/proc/self/host.tar.gz" else 64)
+    assert ran.status == (3 if target in ("/proc/self/host.tar.gz", "n" * 256) else 64)
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
@@ -146,3 +161,63 @@ def test_an_ordinary_user_is_told_what_root_would_add(
         assert lines[2] == "root would add the capabilities that lspci -D -nn -v shows it"
     gaps = {gap["fact"]: gap for gap in facts("topo", str(tmp_path / "a.tar.gz"))["gaps"]}
     assert gaps["numa_nodes[0].memory_bytes"]["reason"] == "permission denied"
+
+
+def kept(target: Path, name: str) -> Any:
+    with tarfile.open(target) as archive:
+        found = archive.extractfile(name) if name in archive.getnames() else None
+        return None if found is None else json.load(found)
+
+
+@pytest.mark.parametrize("options", [(), ("--redact",)])
+def test_this_machines_cpu_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str]) -> None:
+    (tmp_path / "cpuinfo.py").write_text("def get_cpu_info(): return {'brand_raw': 'Chip of 10.11.12.13', 'flags': []}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    target, again = tmp_path / "host.tar.gz", tmp_path / "again.tar.gz"
+    assert hostdoctor("capture", "-o", str(target), *options).status == 0
+    told = kept(target, "hostdoctor/cpu.json")
+    assert (told["brand"] == "Chip of 10.11.12.13") == (not options)
+    assert told["brand"].startswith("Chip of ")
+    assert hostdoctor("capture", "-o", str(again), "--from", str(target)).status == 0
+    assert kept(again, "hostdoctor/cpu.json") == told
+
+
+def test_what_keeps_it_from_being_described_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cpuinfo.py").write_text("raise ModuleNotFoundError('no py-cpuinfo')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    target = tmp_path / "host.tar.gz"
+    ran = hostdoctor("capture", "-o", str(target))
+    assert ran.status == 0
+    assert "cpu" not in ran.err
+    assert kept(target, "hostdoctor/cpu.json") is None
+    note = kept(target, "hostdoctor/manifest.json")["errors"]["/hostdoctor/cpu.json"]
+    assert note == ["error", "exit status 1: ModuleNotFoundError: no py-cpuinfo"]
+
+
+def test_a_root_is_captured_without_this_machines_cpu(root_of: Root, tmp_path: Path) -> None:
+    target = tmp_path / "host.tar.gz"
+    assert hostdoctor("capture", "-o", str(target), "--from", root_of("workstation")).status == 0
+    assert kept(target, "hostdoctor/cpu.json") is None
+    assert "/hostdoctor/cpu.json" not in kept(target, "hostdoctor/manifest.json")["errors"]
+
+
+def test_a_name_of_odd_characters_is_shown_in_one_line(
+    root_of: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = hostdoctor("capture", "-o", "a\x1b[2J\nb", "--from", root_of("workstation"))
+    assert (ran.status, ran.out.count("\n")) == (0, 1)
+    assert ran.out.startswith("a?[2J b: ")
+
+
+def test_a_link_is_never_written_through(root_of: Root, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("victim")
+    for victim in (None, "mine"):
+        if victim is not None:
+            (tmp_path / "victim").write_text(victim)
+        for force in ((), ("--force",)):
+            ran = hostdoctor("capture", "-o", str(tmp_path / "link"), *force, "--from", root_of("workstation"))
+            assert (ran.status, ran.err.count("\n")) == (64, 1)
+        assert (tmp_path / "victim").exists() == (victim is not None)
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "victim"]

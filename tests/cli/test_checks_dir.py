@@ -136,6 +136,59 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert refused(check(put(tmp_path, "a.py", "")), tmp_path / "a.py", "not a directory")
 
 
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
+def test_a_folder_that_others_can_exchange_is_refused(site: Path, tmp_path: Path, mode: int) -> None:
+    above = tmp_path / "above"
+    (above / "between").mkdir(parents=True)
+    inside = site.rename(above / "between" / "site")
+    above.chmod(mode)
+    assert refused(check(inside), above, f"its group or everybody may write it (mode {mode:04o}): refused")
+    above.chmod(0o1777)  # as /tmp: nobody but its owner renames what is in it
+    assert check(inside).status == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_folder_below_another_users_is_refused(site: Path, tmp_path: Path) -> None:
+    above = tmp_path / "above"
+    (above / "between").mkdir(parents=True)
+    inside = site.rename(above / "between" / "site")
+    os.chown(above, 65534, 65534)
+    assert refused(check(inside), above, "owned by user 65534")
+    os.chown(above, 0, 0)
+    above.chmod(0o1777)
+    os.chown(above / "between", 65534, 65534)
+    assert refused(check(inside), above / "between", "owned by user 65534")
+
+
+def test_links_on_the_way_are_looked_at_one_by_one(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_folder = tmp_path / "open"
+    open_folder.mkdir()
+    (open_folder / "link").symlink_to(site)
+    (tmp_path / "safe").symlink_to("open/link")
+    (tmp_path / "round").symlink_to("round")
+    assert check(open_folder / "link").status == 1
+    assert check(tmp_path / "safe").status == 1
+    assert check(tmp_path / "safe" / ".." / "site").status == 1
+    monkeypatch.chdir(site)
+    assert check(Path()).status == check(Path("../site")).status == 1
+    assert refused(check(tmp_path / "round"), tmp_path / "round", "too many levels of symbolic links")
+    open_folder.chmod(0o777)
+    assert refused(check(open_folder / "link"), open_folder, "may write it")
+    assert refused(check(tmp_path / "safe"), open_folder, "may write it")
+    assert check(site).status == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_link_that_another_user_made_in_a_shared_folder_is_refused(site: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "link").symlink_to(site)
+    assert check(shared / "link").status == 1
+    os.chown(shared / "link", 65534, 65534, follow_symlinks=False)
+    assert refused(check(shared / "link"), shared / "link", "owned by user 65534")
+
+
 BROKEN = {
     "syntax": ("def x(:\n", "line 1: SyntaxError"),
     "import": ("import no_such_module\n", "ModuleNotFoundError"),

@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import shutil
+import subprocess  # noqa: TID251  runs the command line with fewer rights
 import sys
 import tarfile
 from collections.abc import Callable
@@ -142,3 +144,49 @@ def test_help_lists_the_commands_in_full_and_offers_nothing_else() -> None:
     listed = " ".join(hostdoctor("--help").out.split())
     assert "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives." in listed
     assert all("completion" not in hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture"))
+
+
+def without_rights(*words: str) -> tuple[int, str]:
+    """Run the command line as one who may not search what another user locked; root loses that right for it."""
+    drop = "-dac_override,-dac_read_search"
+    setpriv = shutil.which("setpriv")
+    if os.geteuid() == 0 and setpriv is None:
+        pytest.skip("setpriv (util-linux) is not installed")
+    first = [str(setpriv), f"--bounding-set={drop}", f"--inh-caps={drop}"] if os.geteuid() == 0 else []
+    command = [*first, sys.executable, "-m", "hostdoctor", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def lock(folder: Path) -> Path:
+    folder.mkdir()
+    if os.geteuid() == 0:
+        os.chown(folder, 65534, 65534)
+    folder.chmod(0o700 if os.geteuid() == 0 else 0)
+    return folder
+
+
+def test_a_locked_folder_beside_a_root_does_not_hide_it(root_of: Root, tmp_path: Path) -> None:
+
+    folder = tmp_path / "evidence"
+    shutil.copytree(root_of("workstation"), folder / "host", symlinks=True)
+    for place in (folder, folder / "host"):
+        lock(place / "locked")
+    for named in (folder, folder / "host"):
+        status, out = without_rights("topo", "--from", str(named))
+        assert (status, "1 GPU" in out) == (0, True), out
+
+
+def test_what_may_not_be_searched_is_one_line(tmp_path: Path) -> None:
+    locked = lock(tmp_path / "locked")
+    cases = {
+        ("topo", "--from", str(locked)): 3,
+        ("topo", "--from", str(locked / "x")): 3,
+        ("capture", "--quick", "-o", str(locked / "x.tar.gz")): 3,
+        ("check", "--quick", "--model-path", str(locked / "x")): 64,
+        ("check", "--demo", "--checks-dir", str(locked / "x")): 64,
+    }
+    for words, expected in cases.items():
+        status, said = without_rights(*words)
+        assert (status, said.count("\n")) == (expected, 1), said
+        assert "ermission denied" in said or "owned by" in said

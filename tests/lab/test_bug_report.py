@@ -28,6 +28,9 @@ def test_a_bug_report_gives_the_map_of_the_guest(guest: Guest) -> None:
     assert _of(found["pci_devices"], "bdf", "root_complex", "upstream", "vendor_id", "device_id") == _of(
         live["pci_devices"], "bdf", "root_complex", "upstream", "vendor_id", "device_id"
     )
+    told = {d["bdf"]: d["class_code"] for d in found["pci_devices"]}
+    assert {len(code) for code in told.values()} <= {4, 6}  # lspci prints no prog-if that is 00 and has no name
+    assert {d["bdf"]: d["class_code"][: len(told[d["bdf"]])] for d in live["pci_devices"]} == told
     assert {d["bdf"] for d in found["nvme"]} == {d["bdf"] for d in live["nvme"]}
     assert [gpu["name"] for gpu in found["gpus"]] == ["NVIDIA Example 80GB"] * len(live["gpus"])
     assert found["disagreements"] == []

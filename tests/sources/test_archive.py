@@ -64,13 +64,31 @@ def test_hostile_members_are_refused(tmp_path: Path, case: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-@pytest.mark.parametrize("target", ["/etc/passwd", "../../../etc/passwd", "/../../etc/passwd"])
-def test_a_link_that_leads_out_gives_nothing(tmp_path: Path, target: str) -> None:
+@pytest.mark.parametrize("name", ["proc/self/exe", "run/x", "etc/localtime", "sos_commands/date/x", "var/x"])
+@pytest.mark.parametrize("target", ["/etc/passwd", "/", "/proc/cpuinfo", "../..", "no such", "../../sys/none"])
+def test_a_link_to_anywhere_on_the_host_gives_nothing_of_this_one(tmp_path: Path, name: str, target: str) -> None:
     def fill(archive: tarfile.TarFile) -> None:
         plain(archive)
-        add(archive, "host1/proc/shadow", b"", type=tarfile.SYMTYPE, linkname=target)
+        add(archive, f"host1/{name}", b"", type=tarfile.SYMTYPE, linkname=target)
 
-    assert read_archive(make(tmp_path / "a", fill)).read("/proc/shadow") is None
+    tree = read_archive(make(tmp_path / "a", fill))
+    assert tree.read(f"/{name}") is None
+    assert tree.listdir("/sys/devices") == ("system", "x")
+
+
+@pytest.mark.parametrize("name", ["x", "proc/x", "run/x", "etc/x", "sos_commands/x", "var/log/x", "a/b/x"])
+@pytest.mark.parametrize("target", ["../etc/passwd", "a/../../../../b", "/../etc/passwd", "..//./../..", "/x/../../y"])
+def test_a_link_that_climbs_above_the_archive_is_refused_wherever_it_stands(
+    tmp_path: Path, name: str, target: str
+) -> None:
+    up = "" if target.startswith("/") else "../" * name.count("/")
+
+    def fill(archive: tarfile.TarFile) -> None:
+        add(archive, "sys/devices/system/node/online", b"0-1\n")
+        add(archive, name, b"", type=tarfile.SYMTYPE, linkname=up + target)
+
+    with pytest.raises(SourceError, match="leads out of the archive"):
+        read_archive(make(tmp_path / "a", fill))
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../../etc/passwd", "/../../etc/passwd"])
@@ -143,3 +161,57 @@ def test_a_half_written_archive_is_refused(tmp_path: Path, share: float) -> None
     whole.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(SourceError, match="unreadable archive"):
         read_archive(whole)
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
+def test_an_archive_that_lacks_its_last_bytes_is_refused(tmp_path: Path, mode: str) -> None:
+    """Every member is there, and the end mark too: what is cut is the sum that says whether they are right."""
+    whole = make(tmp_path / "a", plain, mode)
+    data = whole.read_bytes()
+    for cut in range(1, 30):
+        whole.write_bytes(data[:-cut])
+        with pytest.raises(SourceError, match="cut short"):
+            read_archive(whole)
+
+
+def test_an_archive_whose_sum_is_wrong_is_refused(tmp_path: Path) -> None:
+    whole = make(tmp_path / "a", plain)
+    data = whole.read_bytes()
+    for at in range(-8, 0):
+        whole.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[len(data) + at + 1 :])
+        with pytest.raises(SourceError, match="unreadable archive"):
+            read_archive(whole)
+
+
+def test_what_stands_behind_an_archive_is_not_its_own(tmp_path: Path) -> None:
+    for mode in ("w", "w:gz", "w:xz"):
+        whole = make(tmp_path / "a", plain, mode)
+        whole.write_bytes(whole.read_bytes() + bytes(512) + b"a signature")
+        assert read_archive(whole).read("/sys/devices/x/vendor") == "0x10de\n"
+
+
+def hosts(*folders: str) -> Fill:
+    def fill(archive: tarfile.TarFile) -> None:
+        for number, folder in enumerate(folders):
+            add(archive, f"{folder}/sys/devices/system/node/online", b"0\n")
+            add(archive, f"{folder}/proc/sys/kernel/hostname", f"host{number}\n".encode())
+
+    return fill
+
+
+@pytest.mark.parametrize("folders", [("a", "b"), ("long-name", "b/c", "x"), ("x/a", "x/b"), (".", "./a", "b")])
+def test_one_of_several_hosts_is_never_picked(tmp_path: Path, folders: tuple[str, ...]) -> None:
+    path = make(tmp_path / "a", hosts(*folders))
+    if folders[0] == ".":  # the others lie inside the first
+        assert read_archive(path).read("/proc/sys/kernel/hostname") == "host0\n"
+        return
+    with pytest.raises(SourceError, match="several hosts in one archive"):
+        read_archive(path)
+
+
+def test_the_outermost_root_is_the_host(tmp_path: Path) -> None:
+    def fill(archive: tarfile.TarFile) -> None:
+        hosts("a/b/c", "host1")(archive)
+        add(archive, "notes/run/x")
+
+    assert read_archive(make(tmp_path / "a", fill)).read("/proc/sys/kernel/hostname") == "host1\n"

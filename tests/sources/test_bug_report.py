@@ -6,6 +6,7 @@ import json
 import resource
 import subprocess  # noqa: TID251  a process of its own, whose memory is limited
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 from hostdoctor.errors import SourceError
 from hostdoctor.facts import Host
+from hostdoctor.parsers import bug_report as parser
 from hostdoctor.sources import bug_report as module
-from hostdoctor.sources.bug_report import source_of
+from hostdoctor.sources.base import LSPCI
+from hostdoctor.sources.bug_report import BugReportSource, read_bug_report, source_of
 from hostdoctor.sources.opening import open_source
 from hostdoctor.survey import survey_map
 from tests.cli.support import hostdoctor
@@ -166,19 +169,20 @@ def test_a_report_with_nothing_in_it_is_refused(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_damaged_reports_give_a_host_or_one_line(data: st.DataObject) -> None:
+def test_damaged_reports_give_a_host_or_one_line(tmp_path: Path, data: st.DataObject) -> None:
     text = SMALL
     packed = pack(text) if data.draw(st.booleans()) else text.encode()
     at, length = data.draw(st.integers(0, len(packed))), data.draw(st.integers(0, 2000))
     damaged = packed[:at] + data.draw(st.binary(max_size=50)) + packed[at + length :]
-    is_packed = damaged[:2] == b"\x1f\x8b"
-    assert_host_or_one_line(gzip.GzipFile(fileobj=io.BytesIO(damaged)) if is_packed else io.BytesIO(damaged))
+    path = tmp_path / "report.log"
+    path.write_bytes(damaged)
+    assert_host_or_one_line(lambda: read_bug_report(path, "report"))
 
 
-def assert_host_or_one_line(stream: io.BytesIO | gzip.GzipFile) -> None:
+def assert_host_or_one_line(opened: Callable[[], BugReportSource]) -> None:
     message = ""
     try:
-        survey_map(source_of(stream, "report"))
+        survey_map(opened())
     except SourceError as error:
         message = str(error)
     assert "\n" not in message
@@ -188,7 +192,8 @@ def assert_host_or_one_line(stream: io.BytesIO | gzip.GzipFile) -> None:
 @given(st.lists(st.integers(0, 10_000) | st.text(max_size=60), max_size=40))
 def test_sections_in_any_order_give_a_host_or_one_line(drawn: list[int | str]) -> None:
     lines = [LINES[line % len(LINES)] if isinstance(line, int) else line for line in drawn]
-    assert_host_or_one_line(io.BytesIO("\n".join(lines).encode("utf-8", "replace")))
+    stream = io.BytesIO("\n".join(lines).encode("utf-8", "replace"))
+    assert_host_or_one_line(lambda: source_of(stream, "report"))
 
 
 @pytest.mark.parametrize("line", [b"", b"\0" * 5000 + b"\n", b"x" * 100_000])
@@ -210,3 +215,32 @@ def test_a_large_report_is_read_within_little_memory(line: bytes, tmp_path: Path
 
 SMALL = report("workstation")
 LINES = SMALL.splitlines()[:400] + [line for line in SMALL.splitlines() if line.startswith(("_", "*** ", "/usr"))]
+
+
+def test_a_report_packed_in_several_pieces_is_whole(tmp_path: Path) -> None:
+    data = report("workstation").encode()
+    path = tmp_path / "report.log.gz"
+    path.write_bytes(b"".join(gzip.compress(data[at : at + 1000]) for at in range(0, len(data), 1000)))
+    whole = source_of(io.BytesIO(data), "report")
+    assert survey_map(read_bug_report(path, "report")) == survey_map(whole)
+
+
+def test_a_report_packed_in_crumbs_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "report.log.gz"
+    path.write_bytes(pack(report("workstation")) + gzip.compress(b"a") * 100_000)
+    with pytest.raises(SourceError, match="too many pieces"):
+        open_source([str(path)])
+
+
+def test_a_report_of_countless_sections_is_read_as_far_as_any_report_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parser, "MAX_OUTPUTS", 9)
+    rule = "_" * 44 + "\n\n"
+    commands = "".join(f"{rule}/usr/bin/lspci -nn{'v' * i}\n\n00:0{i}.0 Host bridge\n" for i in range(1, 99))
+    found = source_of(io.BytesIO((report("workstation") + commands).encode()), "report")
+    assert 0 < len(found.run(LSPCI)) <= 9
+    monkeypatch.setattr(parser, "MAX_TOTAL_BYTES", 1 << 20)
+    files = "".join(f"{rule}*** /proc/f{i}\n*** ls: x\n1\n" for i in range(9999))
+    missing = "".join(f"{rule}*** /proc/m{i} does not exist\n" for i in range(9999))
+    found = source_of(io.BytesIO((report("workstation") + files + missing).encode()), "report")
+    assert 0 < len(found.listdir("/proc")) < 9999
+    assert found.why_unreadable("/proc/m9998") == ("missing", "not in the bug report")

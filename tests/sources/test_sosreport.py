@@ -51,6 +51,11 @@ def assert_alike(found: Host, live: Host) -> None:
     assert [(d.bdf, d.vendor_id, d.device_id, d.root_complex, d.upstream) for d in found.pci_devices] == [
         (d.bdf, d.vendor_id, d.device_id, d.root_complex, d.upstream) for d in live.pci_devices
     ]
+    classes = {d.bdf: d.class_code or "" for d in live.pci_devices}
+    told = {d.bdf: d.class_code or "" for d in found.pci_devices}
+    # lspci leaves out the last two digits where they are 00 and have no name (a host bridge)
+    assert {bdf: code[: len(told[bdf])] for bdf, code in classes.items()} == told
+    assert {code[4:] for bdf, code in classes.items() if len(told[bdf]) == 4} <= {"00"}
     assert [(g.bdf, g.link) for g in found.gpus] == [(g.bdf, g.link) for g in live.gpus]
     assert {n.bdf for n in live.nics} == {n.bdf for n in found.nics}
     assert (found.system.hostname, found.system.kernel) == (live.system.hostname, live.system.kernel)

@@ -128,6 +128,12 @@ def test_says_that_what_is_packed_is_not_read_from_a_pipe(monkeypatch: pytest.Mo
         read_text_file("-")
 
 
+def test_says_what_a_zip_archive_is(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(b"PK\3\4\x14\0\0\0" + bytes(range(128, 256)) * 20)
+    with pytest.raises(SourceError, match="a zip archive: unpack it first"):
+        read_text_file(tmp_path / "x.zip")
+
+
 def test_names_a_missing_file_as_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "missing", tmp_path / "file" / "below"):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from hostdoctor.diagnosis import Ask
@@ -9,15 +10,22 @@ from hostdoctor.diagnosis.registry import load_rules
 from hostdoctor.diagnosis.report import CheckResult
 from hostdoctor.diagnosis.runner import diagnose
 from hostdoctor.facts import Cgroup, Host, PciErrors
+from hostdoctor.sources.base import Space
+from hostdoctor.sources.manifest import Manifest
 from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import MemoryTree
 from hostdoctor.survey import survey, survey_map
 from hostdoctor.survey.cgroups import read_cgroups
 from hostdoctor.survey.isolation import read_isolation
+from hostdoctor.survey.limits import read_huge_pages
+from hostdoctor.survey.nodes import read_cores
+from hostdoctor.survey.power import read_cpu_power
 from hostdoctor.survey.sandbox import read_kernel_modules, read_mempolicy
+from hostdoctor.survey.storage import read_places
 from tests.support.config_space import config_space
 from tests.support.hostbuilder import build_files, load_host, rooted_files
 
+ODD = "0x0000004000000000 0x0000004300000000 0x000000000014220c\n"  # no power of two
 GPU0, NIC0, ROOT0 = "0000:1b:00.0", "0000:18:00.0", "0000:15:01.0"
 
 
@@ -108,7 +116,7 @@ class TestPci:
         host = survey(RootSource(MemoryTree(files, built.links), "x"))
         assert (host.gpus[0].nvlinks, host.gpus[0].bar1_bytes) == (None, 131072 << 20)
 
-    @pytest.mark.parametrize("text", ["", "nonsense\n" * 9, "0x0 0x1 0x2\n", "0x" + "f" * 999 + " 0x1 0x2\n"])
+    @pytest.mark.parametrize("text", ["", "nonsense\n" * 9, "0x0 0x1 0x2\n", "0x" + "f" * 999 + " 0x1 0x2\n", ODD])
     def test_a_resource_that_says_nothing(self, text: str) -> None:
         built = build_files(load_host("dgx-h100"))
         files = {path: data for path, data in rooted_files(built).items() if path != "/hostdoctor/nvml.json"}
@@ -135,7 +143,12 @@ class TestIsolation:
                 {"cpu.isolated": "4-7", "cpu.nohz_full": "4-5"},
             ),
             ({f"{CPU}/isolated": "junk", "/proc/cmdline": "isolcpus=1"}, {"cpu.isolated": "1", "cpu.nohz_full": ""}),
-            ({"/proc/cmdline": "isolcpus=nonsense"}, {"cpu.isolated": "", "cpu.nohz_full": ""}),
+            ({"/proc/cmdline": "isolcpus=nonsense"}, {"cpu.nohz_full": ""}),
+            ({"/proc/cmdline": "isolcpus=1-N nohz_full=all"}, {}),
+            ({"/proc/cmdline": "isolcpus=0-7:2/4 x"}, {"cpu.isolated": "0-1,4-5", "cpu.nohz_full": ""}),
+            ({"/proc/cmdline": "isolcpus=managed_irq,4-7"}, {"cpu.isolated": "", "cpu.nohz_full": ""}),
+            ({"/proc/cmdline": "isolcpus=nohz,domain,4"}, {"cpu.isolated": "4", "cpu.nohz_full": ""}),
+            ({"/proc/cmdline": "isolcpus= nohz_full="}, {}),
         ],
     )
     def test_sysfs_then_the_command_line(self, files: dict[str, str], found: dict[str, str]) -> None:
@@ -179,7 +192,7 @@ class TestCgroups:
         files["/proc/self/cgroup"] = "0::/../../other\n"
         assert [group.path for group in read_cgroups(source(files))] == ["/"]
 
-    @pytest.mark.parametrize("text", ["", "junk", "1 2 3", "100000", "100000 0", "-5 100000"])
+    @pytest.mark.parametrize("text", ["", "junk", "1 2 3", "100000", "100000 0", "-5 100000", "0 100000"])
     def test_what_is_no_quota(self, text: str) -> None:
         files = {"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": text}
         assert read_cgroups(source(files)) == ()
@@ -195,9 +208,82 @@ class TestSandbox:
     def test_modules(self) -> None:
         files = {"/proc/modules": "nvidia_peermem 16384 0 - Live 0x0\nnvidia 1 2 - Live 0x0\n"}
         assert read_kernel_modules(source(files)) == {"modules.peer_memory": "nvidia_peermem"}
-        files = {"/proc/modules": "ext4 1 2\n", "/proc/driver/nvidia/version": self.OPEN}
+        files = {"/proc/modules": "ext4 1 2\nnvidia 1 2\n", "/proc/driver/nvidia/version": self.OPEN}
         assert read_kernel_modules(source(files)) == {"modules.peer_memory": "", "modules.nvidia": "open"}
         assert read_kernel_modules(source({})) == {}
 
+    @pytest.mark.parametrize(
+        ("modules", "version"), [("", ""), ("nvi", "NVRM ver"), ("ext4 1 2\n", "null"), ("0", "\0")]
+    )
+    def test_what_is_cut_short_does_not_tell_that_something_is_missing(self, modules: str, version: str) -> None:
+        files = {"/proc/modules": modules, "/proc/driver/nvidia/version": version}
+        assert read_kernel_modules(source(files)) == {}
+        host = surveyed(files=files)
+        assert verdict(host, "HD506").status == "skip"
+
     def test_a_capture_tries_nothing(self) -> None:
         assert read_mempolicy(source({"/proc/self/status": "Seccomp:\t0\n"})) == {}
+
+
+class TestNonsense:
+    """A file that holds no value of its kind: nothing is known, and nobody is blamed."""
+
+    @pytest.mark.parametrize("text", ["", "N/A", "0 0", "-1", "performanc", "\x1b[31m", "a" * 5000])
+    def test_governors(self, text: str) -> None:
+        policies = "/sys/devices/system/cpu/cpufreq"
+        files = {f"{policies}/policy0/scaling_governor": text, f"{policies}/policy1/scaling_governor": "performance\n"}
+        assert read_cpu_power(source(files)).governors == {"performance": 1}
+
+    @pytest.mark.parametrize("text", ["", "[]", "[alway", "[alw] madvise never", "always [madvis] never", "[0]"])
+    def test_transparent_huge_pages(self, text: str) -> None:
+        folder = "/sys/kernel/mm/transparent_hugepage"
+        files = {f"{folder}/{name}": text for name in ("enabled", "defrag", "shmem_enabled")}
+        assert read_huge_pages(source(files)) == {}
+
+    @pytest.mark.parametrize("text", ["", "0.1 GT/s", "999 GT/s PCIe", "3 GT/s", "16.5 GT/s", "Unknown", "32"])
+    def test_link_speeds(self, text: str) -> None:
+        host = surveyed(details=False, files={f"{GPU0}/current_link_speed": text})
+        assert device(host, GPU0).link.speed_gts is None
+        assert device(host, GPU0).link.max_speed_gts == 32.0
+
+    @pytest.mark.parametrize("text", ["", "²", "٣", "1" * 5000, "-1", "N/A", "99999999999"])
+    @pytest.mark.parametrize("id", ["HD301", "HD302"])
+    def test_settings_that_no_kernel_has(self, text: str, id: str) -> None:
+        files = {f"/proc/sys/{name}": text for name in ("kernel/numa_balancing", "vm/zone_reclaim_mode")}
+        result = verdict(surveyed(files=files), id)
+        assert (result.status, result.skip_kind) == ("skip", "no-evidence")
+
+    @pytest.mark.parametrize("text", ["", "7,103", "255", "0-8191", "x", "1" * 5000])
+    def test_threads_that_are_no_cores(self, text: str) -> None:
+        built = build_files(load_host("workstation"))
+        files = rooted_files(built)
+        files |= {path: text.encode() for path in files if "/topology/" in path and "_siblings" in path}
+        files |= {path: text.encode() for path in files if "/topology/core_cpus" in path}
+        host = survey_map(RootSource(MemoryTree(files, built.links), "x"))
+        whole = survey_map(RootSource(MemoryTree(rooted_files(built), built.links), "x"))
+        assert host.cores in ((), whole.cores)  # those of /proc/cpuinfo, where no list contradicts it
+        assert whole.cores
+
+    def test_a_core_that_one_thread_tells_is_known(self) -> None:
+        folder = "/sys/devices/system/cpu"
+        files = {f"{folder}/cpu{i}/topology/thread_siblings_list": f"{i % 2},{i % 2 + 2}\n" for i in range(4)}
+        files |= {f"{folder}/online": "0-3\n", f"{folder}/cpu3/topology/thread_siblings_list": "255\n"}
+        assert [core.cpus for core in read_cores(source(files))] == ["0,2", "1,3"]
+        files[f"{folder}/cpu1/topology/thread_siblings_list"] = "0\n"
+        assert read_cores(source(files)) == ()
+
+    @pytest.mark.parametrize("text", ["", "²", "٣", "1" * 5000, "-1", "max"])
+    def test_max_map_count(self, text: str) -> None:
+        host = surveyed(files={"/proc/sys/vm/max_map_count": text})
+        rules = tuple(rule for rule in load_rules() if rule.id == "HD310")
+        (result,) = diagnose(host, Ask(model_path="/m"), rules).results
+        assert (result.status, result.skip_kind) == ("skip", "no-evidence")
+
+    @pytest.mark.parametrize("space", [(-5, -5, -5), (0, 9, 9), (10, 5, 6), (10, -1, -2)])
+    def test_room_that_cannot_be(self, space: tuple[int, int, int]) -> None:
+        size, free, available = space
+        told = Space(size_bytes=size, free_bytes=free, available_bytes=available)
+        manifest = msgspec.json.encode(Manifest(spaces={"/kv": told})).decode()
+        files = {"/proc/self/mountinfo": "20 1 8:1 / / rw - ext4 /dev/sda1 rw\n", "/hostdoctor/manifest.json": manifest}
+        (place,) = read_places(source(files), ["/kv"])
+        assert (place.mount_point, place.size_bytes, place.free_bytes) == ("/", None, None)

@@ -195,7 +195,7 @@ def test_listed_nodes_and_cpus_must_be_there() -> None:
     assert host.cores == ()
 
 
-@pytest.mark.parametrize("distance", ["10 ²¹\n", "0 21\n", "10 99999\n", "10\n"])
+@pytest.mark.parametrize("distance", ["10 ²¹\n", "0 21\n", "10 99999\n", "10\n", "10 2\n"])
 def test_distances_that_cannot_be_are_unknown(distance: str) -> None:
     host = root({"/sys/devices/system/node/node0/distance": distance})
     assert host.numa_nodes[0].distances == {}
