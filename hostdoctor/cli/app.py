@@ -23,6 +23,7 @@ COMMANDS = {
     "topo": "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives.",
     "explain": "Print one check's documentation.",
     "capture": "Write what the survey reads to one file, for offline use.",
+    "ps": "Print where running processes and their memory are, against their GPUs' nodes.",
 }
 
 
@@ -46,8 +47,8 @@ app = typer.Typer(
     cls=LazyGroup,
     name="hostdoctor",
     help="Maps each GPU to its NUMA node, PCIe link and shared root complex, and judges the map.",
-    epilog="Exit status: the verdict's for check (0 ok, 1 warning, 2 critical, 3 unknown), else 0; 3 when nothing could"
-    " be read, 64 for usage, 70 for a defect of hostdoctor.",
+    epilog="Exit status: the verdict's for check (0 ok, 1 warning, 2 critical, 3 unknown) and ps (0, 1, 3), else 0; 3"
+    " when nothing could be read, 64 for usage, 70 for a defect of hostdoctor.",
     add_completion=False,
     rich_markup_mode=None,
 )

@@ -14,6 +14,8 @@ from hostdoctor.cli.common import (
     TimeoutOption,
     emit,
     finite,
+    gpu_positions,
+    listed_words,
     open_evidence,
     stated_path,
     survey_host,
@@ -82,7 +84,7 @@ def check(
     sample = None if sample is None else finite("--sample", sample)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     known = load_rules(checks_dir or ())
-    rules = choose(known, _ids(select), _ids(ignore))
+    rules = choose(known, listed_words(select), listed_words(ignore))
     # what this machine's site accepts says nothing of a captured one
     listed = read_config(config).accept if config or source.is_live else ()
     choose(known, [accept.id for accept in listed], ())  # an acceptance of an unknown id is a mistake
@@ -92,7 +94,7 @@ def check(
     model = stated_path(source, "--model-path", model_path)
     kv = stated_path(source, "--kv-path", kv_path)
     host = survey_host(source, paths=[path for path in (model, kv) if path])
-    named = Ask(gpus=_positions(host, gpus))
+    named = Ask(gpus=gpu_positions(host, gpus))
     sets_of = _tensor_parallel(tp, len(in_scope(host, named)))
     ask = Ask(gpus=named.gpus, tp=sets_of, model_path=model, kv_path=kv)
     if sample is not None:
@@ -139,29 +141,3 @@ def _tensor_parallel(size: int | None, gpus: int) -> int | None:
     if size is not None and size > max(gpus, 1):
         raise UsageError(f"--tp: sets of {size} GPUs, but {gpus} in scope")
     return size
-
-
-def _ids(text: str) -> list[str]:
-    return [part for part in text.replace(",", " ").split() if part]
-
-
-def _positions(host: Host, text: str) -> tuple[int, ...] | None:
-    """Return which of ``host.gpus`` were named, in the order named; None for all."""
-    from hostdoctor.parsers.bdf import canonical_bdf
-
-    if text.strip() in ("", "all"):
-        return None
-    if not _ids(text):
-        raise UsageError(f"--gpus: {text!r} names no GPU")
-    found = []
-    for word in _ids(text):
-        matches = [
-            i
-            for i, gpu in enumerate(host.gpus)
-            if word in (str(gpu.index), gpu.uuid) or (gpu.bdf is not None and gpu.bdf == canonical_bdf(word))
-        ]
-        if not matches:
-            known = ", ".join(str(gpu.index) for gpu in host.gpus if gpu.index is not None) or "none"
-            raise UsageError(f"--gpus: no GPU {word[:60]!r} here (known: {known})")
-        found += matches
-    return tuple(dict.fromkeys(found))

@@ -1,5 +1,6 @@
 """The model: what is known about a host, as frozen typed records. Unknown is ``None`` and leaves a :class:`Gap`."""
 
+from hostdoctor.facts.base import Fact
 from hostdoctor.facts.model import (
     SCHEMA_VERSION,
     Allowed,
@@ -10,7 +11,6 @@ from hostdoctor.facts.model import (
     Dimm,
     Disagreement,
     Fabric,
-    Fact,
     Gap,
     GapKind,
     Gpu,
@@ -33,6 +33,7 @@ from hostdoctor.facts.model import (
     Sample,
     System,
 )
+from hostdoctor.facts.processes import MemorySource, NodeMemory, Process
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -53,8 +54,10 @@ __all__ = [
     "IdleState",
     "IoBaseline",
     "Link",
+    "MemorySource",
     "Nic",
     "NodeKind",
+    "NodeMemory",
     "NumaNode",
     "NvidiaDriver",
     "NvmeController",
@@ -64,6 +67,7 @@ __all__ = [
     "PciDevice",
     "PciErrors",
     "Place",
+    "Process",
     "Sample",
     "System",
 ]

@@ -14,6 +14,7 @@ from hostdoctor.survey.limits import read_huge_pages, read_locked_memory
 from hostdoctor.survey.pci import DEVICES
 from hostdoctor.survey.pci_details import bar1_bytes, read_pci_details
 from hostdoctor.survey.power import read_cpu_power
+from hostdoctor.survey.processes import CHECK_LIMIT_BYTES, gpu_users, read_processes
 from hostdoctor.survey.sandbox import read_kernel_modules, read_mempolicy
 from hostdoctor.survey.storage import read_places
 from hostdoctor.survey.values import line
@@ -24,15 +25,17 @@ ASPM_POLICY = "/sys/module/pcie_aspm/parameters/policy"
 def with_details(source: Source, host: Host, paths: Iterable[str]) -> Host:
     """Return the host with everything that checks judge beyond the map; ``paths`` are those of the caller's plan."""
     nvme, gaps = with_health(source, host.nvme)
+    processes, more = read_processes(source, gpu_users(source), CHECK_LIMIT_BYTES)
     host = msgspec.structs.replace(
         host,
         nvme=nvme,
-        gaps=(*host.gaps, *gaps),
+        gaps=(*host.gaps, *gaps, *more),
         settings=host.settings | _settings(source, host),
         cpu_power=read_cpu_power(source),
         dimms=read_dimms(source),
         places=read_places(source, paths),
         cgroups=read_cgroups(source),
+        processes=processes,
     )
     return _with_pci(source, host) if source.listdir(DEVICES) else host
 

@@ -4,7 +4,8 @@ import re
 import time
 from collections.abc import Callable, Iterator
 
-from hostdoctor.facts import Host, Sample
+from hostdoctor.facts import Host, Process, Sample
+from hostdoctor.facts.processes import is_monitor, shared_counter
 from hostdoctor.sources.base import Source
 from hostdoctor.survey.pci import DEVICES
 from hostdoctor.survey.pci_details import AER_FILES, read_errors
@@ -54,6 +55,8 @@ def read_counters(source: Source, host: Host) -> dict[str, int]:
             found |= _errors(source, device.bdf)
     for disk in host.block_devices:
         found |= _block(source, disk.name)
+    for process in host.processes:
+        found |= _shared_memory(source, process)
     return found
 
 
@@ -81,6 +84,15 @@ def _errors(source: Source, bdf: str) -> dict[str, int]:
     errors = read_errors(source, f"{DEVICES}/{bdf}")
     told = {name: getattr(errors, name, None) for name in AER_FILES}
     return {f"aer.{bdf}.{name}": value for name, value in told.items() if value is not None}
+
+
+def _shared_memory(source: Source, process: Process) -> dict[str, int]:
+    """Return the shared memory of a process by node; a service that watches all GPUs is left alone."""
+    if process.memory_source is None or is_monitor(process):
+        return {}
+    from hostdoctor.survey.process_memory import read_shared
+
+    return {shared_counter(process, told.node): told.shared_bytes for told in read_shared(source, process)}
 
 
 def _block(source: Source, name: str) -> dict[str, int]:
