@@ -1,10 +1,9 @@
 from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, needs
-from hostdoctor.diagnosis.api import gpu_label
-from hostdoctor.diagnosis.process_memory import judged, shared_twice, silent
-from hostdoctor.diagnosis.process_places import far_nodes, gpus_of, is_far, local_nodes, nodes_of, remedy_text, share
-from hostdoctor.diagnosis.subjects import FAR_NODE_EFFECT, brief
+from hostdoctor.diagnosis.process_memory import far_engines, read_twice, silent
+from hostdoctor.diagnosis.process_places import gpus_of, remedy_text
+from hostdoctor.diagnosis.subjects import FAR_NODE_EFFECT, brief, gpu_labels
 from hostdoctor.facts import Host
 
 
@@ -30,32 +29,25 @@ def gpu_process_memory_far(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     - https://docs.kernel.org/filesystems/proc.html (numa_maps)
     - https://github.com/pytorch/pytorch/issues/160420, https://github.com/NVIDIA/TensorRT-LLM/issues/18117
     """
-    processes = judged(host, ask)
-    told = {process: readings for process in processes if (readings := shared_twice(host, process))}
-    for process, (before, after) in told.items():
-        nodes = nodes_of(host, process)
-        local = local_nodes(host, process, nodes)
-        if not (is_far(before, local) and is_far(after, local)):
-            continue
-        far = far_nodes(after, local)
-        gpus = brief([gpu_label(host, gpu) for gpu in gpus_of(host, process)])
+    read, unread = read_twice(host, ask)
+    for engine in far_engines(host, read):
+        worst = engine[0]
+        more = f" (and that of {len(engine) - 1} more of its processes)" if len(engine) > 1 else ""
+        gpus = ",".join(str(index) for far in engine for index in far.process.gpus)
         yield finding(
-            f"{process.name} {process.pid}",
-            f"{1 - (share(after, local) or 0):.0%} of the pinned and shared memory of {process.name} ({process.pid}),"
-            f" which uses {gpus} on node {nodes[0]}, is on other nodes",
+            ", ".join(far.label for far in engine),
+            f"{worst.share:.0%} of the pinned and shared memory of {worst.label}{more} is on other nodes than its"
+            f" {brief(gpu_labels(host, gpus_of(host, worst.process)))}, on node {worst.node}",
             "warning",
-            evidence=[
-                (f"{process.memory_source} of {process.pid}, {when}", f"shared bytes by node: {sizes}")
-                for when, sizes in (("first", before), ("again", after))
-            ],
+            evidence=[evidence for far in engine for evidence in far.evidence],
             effect=FAR_NODE_EFFECT,
             remedy=Remedy(
-                text=remedy_text(process, nodes[0], far),
+                text=remedy_text(worst.process, worst.node, worst.far_nodes),
                 risk="restart",
                 scope="process",
                 undo="Start it as before.",
-                verify=f"hostdoctor ps --gpus {','.join(map(str, process.gpus))} says ok.",
+                verify=f"hostdoctor ps --gpus {gpus} says ok.",
             ),
         )
-    if len(told) < len(processes) or not processes:
-        yield silent(host, [process for process in processes if process not in told])
+    if unread or not read:
+        yield silent(host, unread)
