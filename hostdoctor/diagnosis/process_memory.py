@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from hostdoctor.diagnosis.api import Ask, in_scope
 from hostdoctor.diagnosis.needs import not_sampled
 from hostdoctor.diagnosis.process_places import far_nodes, is_far, local_nodes, nodes_of, share
-from hostdoctor.diagnosis.report import Skip
-from hostdoctor.facts import Fact, Host, Process
+from hostdoctor.diagnosis.report import Skip, SkipKind
+from hostdoctor.facts import Fact, Gap, Host, Process
 from hostdoctor.facts.processes import is_monitor, shared_counter
 
 Sizes = dict[int, int]
@@ -92,17 +92,18 @@ def silent(host: Host, processes: Sequence[Process]) -> Skip:
         return not_sampled(host)
     if processes:
         named = ", ".join(f"{process.name} {process.pid}" for process in processes[:3])
-        reason = next((_reason(host, process) for process in processes), "could not be read twice")
-        return Skip(kind="no-evidence", reason=f"where the memory of {named} is: {reason}")
+        gap = _gap(host, processes[0])
+        reason = gap.reason if gap else "could not be read twice (it ended, or it began meanwhile)"
+        kind: SkipKind = "needs-root" if gap and gap.kind == "denied" else "no-evidence"
+        return Skip(kind=kind, reason=f"where the memory of {named} is: {reason}")
     hidden = next((gap for gap in host.gaps if gap.fact.startswith("processes[")), None)
     if hidden is not None and not host.processes:
         return Skip(kind="no-evidence", reason=f"{hidden.fact}: {hidden.reason}")
     return Skip(kind="not-applicable", reason="no process uses GPUs of one node")
 
 
-def _reason(host: Host, process: Process) -> str:
-    gap = next((gap for gap in host.gaps if gap.fact == f"processes[{process.pid}].memory"), None)
-    return gap.reason if gap is not None else "could not be read twice (it ended, or it began meanwhile)"
+def _gap(host: Host, process: Process) -> Gap | None:
+    return next((gap for gap in host.gaps if gap.fact == f"processes[{process.pid}].memory"), None)
 
 
 def _sizes(readings: dict[str, int], process: Process) -> Sizes:

@@ -11,7 +11,7 @@ from hostdoctor.parsers.cpulist import format_cpulist
 MIB, GIB = 1 << 20, 1 << 30
 MAX_CPUS = 20
 # Column titles, left to right; where a terminal is narrow, those go first that stand first in _EXPENDABLE.
-_TITLES = ("PID", "COMMAND", "GPUS", "NODE", "CPUS", "MEMORY", "LOCAL", "SHARED", "LOCAL", "VERDICT")
+_TITLES = ("PID", "COMMAND", "GPUS", "NODE", "CPUS", "MEMORY", "LOCAL", "SHARED", "SHARED LOCAL", "VERDICT")
 _EXPENDABLE = (4, 7, 8, 5)
 _RIGHT = frozenset((0, 5, 6, 7, 8))
 _COLOURS = {"ok": "ok", "memory-far": "warning", "cpus-far": "warning", "unknown": "unknown"}

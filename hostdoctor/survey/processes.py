@@ -67,6 +67,9 @@ def read_processes(
         process, more = _process(source, stat, gpus, limit_bytes)
         processes.append(process)
         gaps += more
+    if len(users) > MAX_PROCESSES:
+        reason = f"{len(users) - MAX_PROCESSES} more than hostdoctor looks at"
+        gaps.append(Gap(fact="processes", source="NVML", reason=reason))
     return tuple(processes), tuple(gaps)
 
 

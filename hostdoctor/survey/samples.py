@@ -30,20 +30,24 @@ def take_samples(
     host: Host,
     seconds: float,
     *,
+    numa_maps: bool = False,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[Sample, ...]:
-    """Return the kernel's counters, and the driver's where it answers, read twice at least ``seconds`` apart."""
+    """Return the kernel's counters, and the driver's where it answers, read twice at least ``seconds`` apart.
+
+    ``numa_maps``: read it too, of the processes that use GPUs. They stall meanwhile, so nothing that repeats may ask.
+    """
     began = clock()
-    before = read_counters(source, host)
+    before = read_counters(source, host, numa_maps=numa_maps)
     driver = source.nvml_sample(seconds) if host.nvidia.state == "ok" else None
     wait(max(0.0, began + seconds - clock()))
     ended = clock()
-    kernel = Sample(seconds=ended - began, before=before, after=read_counters(source, host))
+    kernel = Sample(seconds=ended - began, before=before, after=read_counters(source, host, numa_maps=numa_maps))
     return (kernel,) if driver is None else (kernel, driver)
 
 
-def read_counters(source: Source, host: Host) -> dict[str, int]:
+def read_counters(source: Source, host: Host, *, numa_maps: bool = False) -> dict[str, int]:
     """Return every counter that the kernel shows now, by name; one that cannot be read is left out."""
     readers = (_vmstat, _cpus, _pressure)
     found = {name: value for reader in readers for name, value in reader(source)}
@@ -56,7 +60,8 @@ def read_counters(source: Source, host: Host) -> dict[str, int]:
     for disk in host.block_devices:
         found |= _block(source, disk.name)
     for process in host.processes:
-        found |= _shared_memory(source, process)
+        if numa_maps or process.memory_source != "numa_maps":
+            found |= _shared_memory(source, process)
     return found
 
 

@@ -115,6 +115,8 @@ class TestGpuProcessMemoryFar:
         assert quiet(gpu_process_memory_far, host(samples=twice({}))) == "not-applicable"
         hidden = (gap("processes[7].memory", "/proc/7/numa_maps", "20 GiB"),)
         assert quiet(gpu_process_memory_far, host(process(), gaps=hidden, samples=twice({}))) == "no-evidence"
+        denied = (gap("processes[7].memory", "/proc/7/numa_maps", "permission denied", "denied"),)
+        assert quiet(gpu_process_memory_far, host(process(), gaps=denied, samples=twice({}))) == "needs-root"
         foreign = (gap("processes[9]", "NVML", "another namespace"),)
         assert quiet(gpu_process_memory_far, host(gaps=foreign, samples=twice({}))) == "no-evidence"
 

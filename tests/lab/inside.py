@@ -18,6 +18,7 @@ import msgspec
 
 from hostdoctor.cli.app import COMMANDS
 from tests.lab.machine import DISKS, GPUS
+from tests.lab.processes import LOOKS, PROCESSES, numastat, running
 from tests.lab.reader import read_kernel
 
 OUT = Path("/out")
@@ -114,6 +115,10 @@ SCENARIOS = {
     "bare-metal": Scenario(runs={"check": CHECK, "topo-text": ("topo",)}, prepare=bare_metal),
     "narrow": Scenario(runs={"check": CHECK}, prepare=narrow),
     "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
+    "processes": Scenario(
+        runs={}, tools=LOOKS | {f"numastat-{name}": numastat(name) for name in PROCESSES}, prepare=running
+    ),
+    "processes-nobody": Scenario(runs={}, tools={"all": LOOKS["all"]}, prepare=running, user=NOBODY),
 }
 
 

@@ -10,8 +10,8 @@ from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import MemoryTree
 from hostdoctor.survey.details import with_details
 from hostdoctor.survey.process_memory import with_memory
-from hostdoctor.survey.processes import CHECK_LIMIT_BYTES, GIB, PS_LIMIT_BYTES, gpu_users, read_processes
-from hostdoctor.survey.samples import take_samples
+from hostdoctor.survey.processes import CHECK_LIMIT_BYTES, GIB, MAX_PROCESSES, PS_LIMIT_BYTES, gpu_users, read_processes
+from hostdoctor.survey.samples import read_counters, take_samples
 from tests.support.processes import Running, mapping, process_files, stat
 
 MIB = 1 << 20
@@ -100,6 +100,12 @@ class TestFacts:
         assert reason(Running({}), fact="").startswith("no such process")
         dead = process_files(7) | {"/proc/7/stat": stat(7, "x", state="Z")}
         assert reason(Running(dead), fact="").startswith("no such process")
+
+    def test_more_than_can_be_looked_at_is_a_gap(self) -> None:
+        users = dict.fromkeys(range(2, MAX_PROCESSES + 9), (0,))
+        found, gaps = read_processes(Running(process_files(7)), users, None)
+        assert [process.pid for process in found] == [7]
+        assert [gap.reason for gap in gaps if gap.fact == "processes"] == ["7 more than hostdoctor looks at"]
 
     def test_what_is_not_told_is_unknown(self) -> None:
         source = Running({"/proc/7/stat": stat(7, "kthread")})
@@ -239,6 +245,15 @@ class TestSamples:
             source.files["/proc/7/numa_maps"] = mapping(1, 100) + mapping(0, 100)
 
         host = Host(is_live=True, processes=processes)
-        (sample,) = take_samples(source, host, 1.0, wait=wait, clock=iter((0.0, 0.0, 1.0)).__next__)
+        (sample,) = take_samples(source, host, 1.0, numa_maps=True, wait=wait, clock=iter((0.0, 0.0, 1.0)).__next__)
         assert sample.before == {"process.7.500.shared.1": 200 * MIB}
         assert sample.after == {"process.7.500.shared.0": 100 * MIB, "process.7.500.shared.1": 100 * MIB}
+
+    def test_what_repeats_reads_control_groups_alone(self) -> None:
+        large = process_files(7, rss_kib=PS_LIMIT_BYTES // 1024 + 4) | alone(7)
+        source = Running(large | process_files(8, maps=mapping(1, 200), cgroup="/other"))
+        processes, _ = read_processes(source, {7: (0,), 8: (0,)}, CHECK_LIMIT_BYTES)
+        assert [process.memory_source for process in processes] == ["memory.numa_stat", "numa_maps"]
+        host = Host(is_live=True, processes=processes)
+        assert read_counters(source, host) == {"process.7.500.shared.0": 0, "process.7.500.shared.1": 3 * MIB}
+        assert not any(path.endswith("numa_maps") for path in source.opened)
