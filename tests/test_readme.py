@@ -57,6 +57,9 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
 
 
 def test_every_option_named_exists() -> None:
-    help_text = "".join(hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture"))
+    help_text = "".join(hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture", "ps"))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
-    assert {option for option in named if option not in help_text} <= {"--of", "--hardware"}  # lstopo's, numactl's
+    assert {option for option in named if option not in help_text} <= {
+        *("--of", "--hardware"),  # lstopo's, numactl's
+        *("--cpunodebind", "--membind"),  # numactl's
+    }

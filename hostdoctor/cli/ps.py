@@ -80,9 +80,9 @@ def look(source: Source, host: Host, pids: Sequence[int], gpus: str, node: int |
         raise UsageError(f"--node: no NUMA node {node} here")
     positions = gpu_positions(host, gpus)
     meant = () if positions is None else tuple(_index(host.gpus[i]) for i in positions)
-    users = gpu_users(source)
+    users, unknown = gpu_users(source)
     if pids:
-        users = {pid: meant or users.get(pid, ()) for pid in pids}
+        users, unknown = {pid: meant or users.get(pid, ()) for pid in pids}, ()
     elif positions is not None:
         users = users_of(users, meant)
     elif host.nvidia.state != "ok":
@@ -90,7 +90,7 @@ def look(source: Source, host: Host, pids: Sequence[int], gpus: str, node: int |
         raise SourceError(f"ps: {why}: name processes with --pid")
     processes, gaps = read_processes(source, users, None if deep else PS_LIMIT_BYTES)
     placements, more = _placed(source, host, processes, gaps, () if node is None else (node,))
-    return ProcessReport(processes=placements, gaps=(*gaps, *more))
+    return ProcessReport(processes=placements, gaps=(*unknown, *gaps, *more))
 
 
 def _placed(

@@ -25,11 +25,12 @@ ASPM_POLICY = "/sys/module/pcie_aspm/parameters/policy"
 def with_details(source: Source, host: Host, paths: Iterable[str]) -> Host:
     """Return the host with everything that checks judge beyond the map; ``paths`` are those of the caller's plan."""
     nvme, gaps = with_health(source, host.nvme)
-    processes, more = read_processes(source, gpu_users(source), CHECK_LIMIT_BYTES)
+    users, unknown = gpu_users(source)
+    processes, more = read_processes(source, users, CHECK_LIMIT_BYTES)
     host = msgspec.structs.replace(
         host,
         nvme=nvme,
-        gaps=(*host.gaps, *gaps, *more),
+        gaps=(*host.gaps, *gaps, *unknown, *more),
         settings=host.settings | _settings(source, host),
         cpu_power=read_cpu_power(source),
         dimms=read_dimms(source),

@@ -64,7 +64,7 @@ def _is_whole(source: Source, before: ProcessStat, after: ProcessStat) -> bool:
 
 def _path(process: Process) -> str:
     if process.memory_source == "memory.numa_stat":
-        return f"{MOUNT}{process.cgroup}/memory.numa_stat"
+        return f"{MOUNT}{process.cgroup}".rstrip("/") + "/memory.numa_stat"
     return f"/proc/{process.pid}/numa_maps"
 
 

@@ -20,7 +20,7 @@ _HINTS = {CHECK_LIMIT_BYTES: "`hostdoctor ps` reads it", PS_LIMIT_BYTES: "--deep
 MAX_PROCESSES = 1024
 MAX_ANCESTORS = 64
 MAX_OPEN_FILES = 4096
-KERNEL = frozenset({"Z", "X"})  # states of a process that has ended
+ENDED = frozenset({"Z", "X"})  # states of a process that has ended
 # The PID namespace of the machine itself: PROC_PID_INIT_INO.
 _OWN_NAMESPACE = "/pid:[4026531836]"
 _GPU_FILES = ("/dev/nvidia", "/dev/dxg")
@@ -35,13 +35,27 @@ SUPERVISORS = frozenset(
 )  # fmt: skip
 
 
-def gpu_users(source: Source) -> dict[int, tuple[int, ...]]:
-    """Return the processes that use a GPU as the driver lists them: PIDs, and the driver's indices of their GPUs."""
+def gpu_users(source: Source) -> tuple[dict[int, tuple[int, ...]], tuple[Gap, ...]]:
+    """Return the processes that use a GPU as the driver lists them: PIDs, and the driver's indices of their GPUs.
+
+    In a container with PIDs of its own, one that the driver lists is believed only where it has a GPU's device open;
+    the others are gaps.
+    """
     users: dict[int, list[int]] = {}
     for gpu in parse_nvml(source.nvml().document).gpus:
         for pid in gpu.processes if gpu.index is not None else ():
             users.setdefault(pid, []).append(gpu.index or 0)
-    return {pid: tuple(sorted(set(indices))) for pid, indices in sorted(users.items())}
+    listed = {pid: tuple(sorted(set(indices))) for pid, indices in sorted(users.items())}
+    if not _is_alive(source) or (source.readlink("/proc/self/ns/pid") or _OWN_NAMESPACE).endswith(_OWN_NAMESPACE):
+        return listed, ()
+    known = {pid: gpus for pid, gpus in listed.items() if _has_gpu_open(source, pid)}
+    reason = "the driver counts PIDs of another namespace than this container's"
+    return known, tuple(_gap(pid, "", "NVML", reason) for pid in listed if pid not in known)
+
+
+def _is_alive(source: Source) -> bool:
+    """Tell whether processes run here now: no capture has any, nor keeps what is asked of them."""
+    return source.read_lines("/proc/self/stat") is not None
 
 
 def read_processes(
@@ -52,14 +66,10 @@ def read_processes(
     ``users`` are PIDs and the GPUs of each; ``limit_bytes`` is the largest resident size up to which ``numa_maps`` may
     be read (None: any). Where nothing runs (captures), nothing is returned.
     """
-    if source.read_lines("/proc/self/stat") is None:
+    if not _is_alive(source):
         return (), ()
     processes, gaps = [], []
-    names_are_ours = (source.readlink("/proc/self/ns/pid") or _OWN_NAMESPACE).endswith(_OWN_NAMESPACE)
     for pid, gpus in list(users.items())[:MAX_PROCESSES]:
-        if gpus and not names_are_ours and not _has_gpu_open(source, pid):
-            gaps.append(_gap(pid, "", "NVML", "the driver counts PIDs of another namespace than this container's"))
-            continue
         stat = read_stat(source, pid)
         if stat is None:
             gaps.append(_gap(pid, "", f"/proc/{pid}", "no such process, or hidden from this user", "missing"))
@@ -79,7 +89,7 @@ def read_stat(source: Source, pid: int) -> ProcessStat | None:
         stat = parse_stat(source.read(f"/proc/{pid}/stat") or "")
     except ParseError:
         return None
-    return None if stat.state in KERNEL else stat
+    return None if stat.state in ENDED else stat
 
 
 def _process(
@@ -134,7 +144,7 @@ def _memory_source(
 
 def _is_alone(source: Source, pid: int, cgroup: str) -> bool:
     """Tell whether a version 2 group holds this process and nothing else, below it either."""
-    folder = f"{MOUNT}{cgroup}"
+    folder = f"{MOUNT}{cgroup}".rstrip("/")
     if (source.read(f"{folder}/cgroup.procs") or "").split() != [str(pid)]:
         return False
     below = [name for name in source.listdir(folder) if source.listdir(f"{folder}/{name}")]

@@ -92,6 +92,16 @@ def test_processes_that_end_are_gaps() -> None:
     assert (verdicts(gone), status_of(gone)) == ({}, 3)
 
 
+def test_in_a_container_the_driver_s_pids_are_another_s() -> None:
+    source = running()
+    source.links["/proc/self/ns/pid"] = "/proc/self/ns/pid:[4026532001]"
+    source.show()
+    report = look(source, HOST, (), "", None, deep=False)
+    assert ([gap.fact for gap in report.gaps], status_of(report)) == ([f"processes[{n}]" for n in (7, 8, 9)], 3)
+    named = look(source, HOST, (7,), "1", None, deep=False)
+    assert (verdicts(named), named.gaps) == ({7: "memory-far"}, ())
+
+
 def test_no_process_is_fine() -> None:
     report = look(Running({}, {0: []}), HOST, (), "", None, deep=False)
     assert (status_of(report), render_processes(report, Style())) == (0, "No process uses a GPU.\n")

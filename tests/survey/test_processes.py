@@ -41,14 +41,14 @@ def reason(source: Running, limit_bytes: int | None = PS_LIMIT_BYTES, fact: str 
 class TestWhoUsesGpus:
     def test_the_driver_lists_them_by_gpu(self) -> None:
         source = Running({}, {0: [7, 9], 1: [9], 2: []})
-        assert gpu_users(source) == {7: (0,), 9: (0, 1)}
+        assert gpu_users(source) == ({7: (0,), 9: (0, 1)}, ())
 
     @pytest.mark.parametrize("pids", [None, "7", [True], [0], [-1], [1 << 40], ["7"]])
     def test_what_is_no_list_of_pids_is_none(self, pids: Any) -> None:
-        assert gpu_users(Running({}, {0: pids})) == {}
+        assert gpu_users(Running({}, {0: pids})) == ({}, ())
 
     def test_no_driver_no_users(self) -> None:
-        assert gpu_users(Running({}, None)) == {}
+        assert gpu_users(Running({}, None)) == ({}, ())
 
 
 class TestFacts:
@@ -117,14 +117,12 @@ class TestFacts:
         source = Running(process_files(7), {0: [7]})
         source.links["/proc/self/ns/pid"] = "/proc/self/ns/pid:[4026532001]"
         source.show()
-        assert "another namespace" in reason(source, fact="")
+        users, (gap,) = gpu_users(source)
+        assert (users, gap.fact) == ({}, "processes[7]")
+        assert "another namespace" in gap.reason
         source.links["/proc/7/fd/9"] = "/dev/nvidia0"
         source.show()
-        assert only(source).pid == 7
-        del source.links["/proc/7/fd/9"]
-        source.show()
-        (named,), _ = read_processes(source, {7: ()}, None)  # the caller's own PID, not the driver's
-        assert named.pid == 7
+        assert gpu_users(source) == ({7: (0,)}, ())
 
     def test_captures_have_no_processes(self) -> None:
         files = process_files(7)
