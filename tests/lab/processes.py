@@ -20,6 +20,9 @@ PROCESSES = {
     "shared-far": (SHARED, HELD_MIB, 0, 1),
     "huge-far": (SHARED | MAP_HUGETLB, HUGE_MIB, 0, 1),
 }
+GROUPED = "shared-far"  # alone in a control group, which tells its memory to everybody
+GROUP = Path("/sys/fs/cgroup/alone")
+IN_GROUP = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(GROUP))
 HOLD = """
 import mmap, sys
 flags, size = int(sys.argv[1]), int(sys.argv[2]) << 20
@@ -36,11 +39,23 @@ def running(state: ExitStack) -> None:
     pages = Path(HUGE_PAGES)
     pages.write_text(str(HUGE_MIB // 2))
     state.callback(pages.write_text, "0")
+    (GROUP.parent / "cgroup.subtree_control").write_text("+memory")
+    GROUP.mkdir()
+    state.callback(GROUP.rmdir)
     pids = Path("/run/pids")
     pids.mkdir(exist_ok=True)
     for name, (flags, size_mib, cpus, memory) in PROCESSES.items():
         bound = ("numactl", f"--cpunodebind={cpus}", f"--membind={memory}")
-        command = (*bound, sys.executable, "-S", "-c", HOLD, str(flags), str(size_mib))
+        command = (
+            *(IN_GROUP if name == GROUPED else ()),
+            *bound,
+            sys.executable,
+            "-S",
+            "-c",
+            HOLD,
+            str(flags),
+            str(size_mib),
+        )
         process = state.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
         state.callback(process.kill)
         assert process.stdout is not None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.processes import HELD_MIB, HUGE_MIB, PROCESSES
+from tests.lab.processes import GROUPED, HELD_MIB, HUGE_MIB, PROCESSES
 from tests.lab.results import Guest
 
 pytestmark = pytest.mark.lab
@@ -86,8 +86,14 @@ def test_an_ordinary_user_is_told_what_it_may_not_see(guest: Guest) -> None:
     ran = guest.run("processes-nobody", "all")
     if "No module named" in ran.err:
         pytest.skip("this checkout or its Python may not be read by everybody")
-    assert (ran.status, ran.err) == (3, "")
-    assert {placement["verdict"] for placement in ran.document["processes"]} == {"unknown"}
-    assert [gap["kind"] for gap in ran.document["gaps"]] == ["denied"] * len(PROCESSES)
+    seen = dict(zip(PROCESSES, ran.document["processes"], strict=True))
+    alone = seen.pop(GROUPED)
+    assert {placement["verdict"] for placement in seen.values()} == {"unknown"}
+    assert [gap["kind"] for gap in ran.document["gaps"]] == ["denied"] * len(seen)
     assert all("only its user or root" in gap["reason"] for gap in ran.document["gaps"])
-    assert {placement["process"]["cpus"] for placement in ran.document["processes"]} == {"0-3"}
+    assert {placement["process"]["cpus"] for placement in seen.values()} == {"0-3"}
+    # Its control group is readable, and tells the same.
+    assert (ran.status, ran.err) == (1, "")
+    assert (alone["process"]["memory_source"], alone["verdict"]) == ("memory.numa_stat", "memory-far")
+    shared = {told["node"]: told["shared_bytes"] / MIB for told in alone["process"]["memory"]}
+    assert shared == {0: 0, 1: pytest.approx(HELD_MIB, abs=1), 2: 0}
