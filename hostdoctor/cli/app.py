@@ -27,6 +27,7 @@ COMMANDS = {
     "wrap": "Print or write a launch wrapper that binds a command to the nodes of its GPUs.",
     "run": "Become a command, bound to the nodes of its GPUs.",
     "plan": "Plan VRAM, KV cache and concurrency for a model and its traffic.",
+    "ps": "Print where running processes and their memory are, against their GPUs' nodes.",
 }
 
 
@@ -50,8 +51,8 @@ app = typer.Typer(
     cls=LazyGroup,
     name="hostdoctor",
     help="Maps each GPU to its NUMA node, PCIe link and shared root complex, and judges the map.",
-    epilog="Exit status: the verdict's for check (0 ok, 1 warning, 2 critical, 3 unknown), else 0; 3 when nothing could"
-    " be read, 64 for usage, 70 for a defect of hostdoctor.",
+    epilog="Exit status: the verdict's for check (0 ok, 1 warning, 2 critical, 3 unknown) and ps (0, 1, 3), else 0; 3"
+    " when nothing could be read, 64 for usage, 70 for a defect of hostdoctor.",
     add_completion=False,
     rich_markup_mode=None,
 )

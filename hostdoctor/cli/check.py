@@ -137,7 +137,7 @@ def _sampled(source: Source, host: Host, seconds: float) -> Host:
 
     if seconds > QUIET_WAIT_S and sys.stderr.isatty():
         typer.echo(f"Reading counters for {seconds:g} s …", err=True)
-    return msgspec.structs.replace(host, samples=take_samples(source, host, seconds))
+    return msgspec.structs.replace(host, samples=take_samples(source, host, seconds, numa_maps=True))
 
 
 def _render(report: Report, format_: str, *, show_all: bool) -> str:

@@ -1,5 +1,6 @@
 """The model: what is known about a host, as frozen typed records. Unknown is ``None`` and leaves a :class:`Gap`."""
 
+from hostdoctor.facts.base import Fact
 from hostdoctor.facts.model import (
     SCHEMA_VERSION,
     Allowed,
@@ -10,7 +11,6 @@ from hostdoctor.facts.model import (
     Dimm,
     Disagreement,
     Fabric,
-    Fact,
     Gap,
     GapKind,
     Gpu,
@@ -37,6 +37,7 @@ from hostdoctor.facts.model import (
     Sample,
     System,
 )
+from hostdoctor.facts.processes import MemorySource, Process, ProcessMemory
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -59,6 +60,7 @@ __all__ = [
     "IoBaseline",
     "Link",
     "MemoryGroup",
+    "MemorySource",
     "MemoryZone",
     "Nic",
     "NodeKind",
@@ -72,6 +74,8 @@ __all__ = [
     "PciDevice",
     "PciErrors",
     "Place",
+    "Process",
+    "ProcessMemory",
     "Sample",
     "System",
 ]

@@ -6,16 +6,13 @@ Units are in the names. BDFs are canonical (``0000:3b:00.0``), CPU lists as the 
 
 from typing import Literal
 
-import msgspec
+from hostdoctor.facts.base import Fact
+from hostdoctor.facts.processes import Process
 
 SCHEMA_VERSION = "1"
 
 NodeKind = Literal["cpu+memory", "cpu-only", "memory-only", "gpu-memory", "empty"]
 GapKind = Literal["not-told", "missing", "denied", "timeout", "unreadable", "error"]
-
-
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every record: immutable, built by keyword."""
 
 
 class Gap(Fact, frozen=True, kw_only=True):
@@ -393,7 +390,10 @@ class Sample(Fact, frozen=True, kw_only=True):
 
 
 class Host(Fact, frozen=True, kw_only=True):
-    """Everything that one survey established. ``settings`` maps sysctl-like names to the text the kernel showed."""
+    """Everything that one survey established. ``settings`` maps sysctl-like names to the text the kernel showed.
+
+    ``processes`` are those that use a GPU, on the running host alone, their memory not looked at.
+    """
 
     schema_version: str = SCHEMA_VERSION
     system: System = System()
@@ -419,3 +419,4 @@ class Host(Fact, frozen=True, kw_only=True):
     cgroups: tuple[Cgroup, ...] = ()
     memory: HostMemory = HostMemory()
     memory_groups: tuple[MemoryGroup, ...] = ()
+    processes: tuple[Process, ...] = ()

@@ -26,6 +26,7 @@ WIDTHS_LANES = frozenset({0, 1, 2, 4, 8, 12, 16, 32})  # 0: no link
 PSTATE_UNKNOWN = 32
 PSTATES = frozenset({*range(16), PSTATE_UNKNOWN})
 CLIQUES = range(1 << 32)
+PIDS = range(1, 1 << 31)
 # What Host calls the document's own fields.
 FACTS = {"document.count": "nvidia.gpu_count", "document.driver_version": "system.nvidia_driver"}
 
@@ -59,6 +60,7 @@ class NvmlGpu(Fact, frozen=True, kw_only=True):
     c2c: bool | None = None
     nvlinks: int | None = None
     fabric: Fabric | None = None
+    processes: tuple[int, ...] = ()
 
 
 class NvmlDocument(Fact, frozen=True, kw_only=True):
@@ -201,6 +203,7 @@ def _gpu(entry: Mapping[str, Any], position: int, gaps: list[Gap]) -> NvmlGpu:
         c2c=told.flag("c2c"),
         nvlinks=told.whole("nvlinks", NVLINKS),
         fabric=told.fabric(),
+        processes=told.ids("processes", PIDS),
     )
 
 

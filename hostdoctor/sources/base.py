@@ -1,6 +1,6 @@
 """What every source offers: files by path, command outputs by command, NVML, and whether it is this machine, now."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, Protocol
 
 from hostdoctor.facts import Fact, GapKind, Sample
@@ -95,6 +95,12 @@ class Source(Protocol):
 
     def read_bytes(self, path: str) -> bytes | None:
         """Return a file's bytes as they are (at most 16 MiB), or None when it cannot be read."""
+
+    def read_lines(self, path: str) -> Iterator[str] | None:
+        """Return a file's lines one by one, however long it is; None when it cannot be opened, and in any capture.
+
+        For what only a running host has: its processes. The iterator raises SourceError when it cannot go on.
+        """
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gave None: ``("missing", "no such file")``, ``("denied", "permission denied")``."""

@@ -1,6 +1,6 @@
 """Several sources about one host, read as one: the first that has a file gives it, and every command output counts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hostdoctor.facts import GapKind, Sample
 from hostdoctor.sources.base import Command, NvmlOutput, Output, Source, Space
@@ -22,6 +22,9 @@ class CombinedSource:
     def read_bytes(self, path: str) -> bytes | None:
         """Return the first bytes that a source has for this path."""
         return next((data for source in self._sources if (data := source.read_bytes(path)) is not None), None)
+
+    def read_lines(self, path: str) -> Iterator[str] | None:
+        """Return None: nothing runs here."""
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why the first source has none."""

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -34,6 +34,12 @@ class LiveSource:
     def read_bytes(self, path: str) -> bytes | None:
         """Return a file's bytes, or None."""
         return self._tree.read_bytes(path)
+
+    def read_lines(self, path: str) -> Iterator[str] | None:
+        """Return a file's lines one by one, None when it cannot be opened; the deadline begins anew for each file."""
+        from hostdoctor.sources.lines import open_lines
+
+        return open_lines(path, self._timeout_s)
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gave None."""

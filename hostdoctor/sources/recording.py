@@ -1,7 +1,7 @@
 """A source that keeps what was asked of another one, so that the same questions can be answered without it."""
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hostdoctor.facts import GapKind, Sample
 from hostdoctor.sources.base import Command, NvmlOutput, Output, Source, Space
@@ -63,6 +63,9 @@ class RecordingSource:
         if space is not None:
             self.spaces[path] = space
         return space
+
+    def read_lines(self, path: str) -> Iterator[str] | None:
+        """Return None: no capture keeps what processes do."""
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gave None."""

@@ -1,6 +1,6 @@
 """A host as a file tree: any folder or archive that holds ``sys/`` and ``proc/``, with command outputs beside them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -46,6 +46,9 @@ class RootSource:
     def read_bytes(self, path: str) -> bytes | None:
         """Return a file's bytes, or None."""
         return self._tree.read_bytes(path)
+
+    def read_lines(self, path: str) -> Iterator[str] | None:
+        """Return None: nothing runs here."""
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:
         """Say why :meth:`read` gave None, on the host itself where a capture kept that."""

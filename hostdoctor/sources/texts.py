@@ -3,7 +3,7 @@
 import os
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -54,6 +54,9 @@ class TextSource:
 
     def read_bytes(self, path: str) -> bytes | None:
         """Return None: texts hold no files."""
+
+    def read_lines(self, path: str) -> Iterator[str] | None:
+        """Return None: nothing runs here."""
 
     def why_unreadable(self, path: str) -> tuple[GapKind, str]:  # noqa: ARG002  whatever the path
         """Say that the texts do not tell."""

@@ -16,6 +16,7 @@ from hostdoctor.survey.memory_limits import read_host_memory
 from hostdoctor.survey.pci import DEVICES
 from hostdoctor.survey.pci_details import bar1_bytes, read_pci_details
 from hostdoctor.survey.power import read_cpu_power
+from hostdoctor.survey.processes import CHECK_LIMIT_BYTES, gpu_users, read_processes
 from hostdoctor.survey.sandbox import read_kernel_modules, read_mempolicy
 from hostdoctor.survey.storage import read_places
 from hostdoctor.survey.values import line
@@ -26,15 +27,18 @@ ASPM_POLICY = "/sys/module/pcie_aspm/parameters/policy"
 def with_details(source: Source, host: Host, paths: Iterable[str]) -> Host:
     """Return the host with everything that checks judge beyond the map; ``paths`` are those of the caller's plan."""
     nvme, gaps = with_health(source, host.nvme)
+    users, unknown = gpu_users(source)
+    processes, more = read_processes(source, users, CHECK_LIMIT_BYTES)
     host = msgspec.structs.replace(
         host,
         nvme=nvme,
-        gaps=(*host.gaps, *gaps),
+        gaps=(*host.gaps, *gaps, *unknown, *more),
         settings=host.settings | _settings(source, host),
         cpu_power=read_cpu_power(source),
         dimms=read_dimms(source),
         places=read_places(source, paths),
         cgroups=read_cgroups(source),
+        processes=processes,
     )
     host = _with_memory(source, host)
     return _with_pci(source, host) if source.listdir(DEVICES) else host

@@ -4,7 +4,8 @@ import re
 import time
 from collections.abc import Callable, Iterator
 
-from hostdoctor.facts import Host, Sample
+from hostdoctor.facts import Host, Process, Sample
+from hostdoctor.facts.processes import is_monitor, shared_counter
 from hostdoctor.sources.base import Source
 from hostdoctor.survey.pci import DEVICES
 from hostdoctor.survey.pci_details import AER_FILES, read_errors
@@ -30,20 +31,24 @@ def take_samples(
     host: Host,
     seconds: float,
     *,
+    numa_maps: bool = False,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[Sample, ...]:
-    """Return the kernel's counters, and the driver's where it answers, read twice at least ``seconds`` apart."""
+    """Return the kernel's counters, and the driver's where it answers, read twice at least ``seconds`` apart.
+
+    ``numa_maps``: read it too, of the processes that use GPUs. They stall meanwhile, so nothing that repeats may ask.
+    """
     began = clock()
-    before = read_counters(source, host)
+    before = read_counters(source, host, numa_maps=numa_maps)
     driver = source.nvml_sample(seconds) if host.nvidia.state == "ok" else None
     wait(max(0.0, began + seconds - clock()))
     ended = clock()
-    kernel = Sample(seconds=ended - began, before=before, after=read_counters(source, host))
+    kernel = Sample(seconds=ended - began, before=before, after=read_counters(source, host, numa_maps=numa_maps))
     return (kernel,) if driver is None else (kernel, driver)
 
 
-def read_counters(source: Source, host: Host) -> dict[str, int]:
+def read_counters(source: Source, host: Host, *, numa_maps: bool = False) -> dict[str, int]:
     """Return every counter that the kernel shows now, by name; one that cannot be read is left out."""
     readers = (_vmstat, _cpus, _pressure)
     found = {name: value for reader in readers for name, value in reader(source)}
@@ -55,6 +60,9 @@ def read_counters(source: Source, host: Host) -> dict[str, int]:
             found |= _errors(source, device.bdf)
     for disk in host.block_devices:
         found |= _block(source, disk.name)
+    for process in host.processes:
+        if numa_maps or process.memory_source != "numa_maps":
+            found |= _shared_memory(source, process)
     return found
 
 
@@ -82,6 +90,15 @@ def _errors(source: Source, bdf: str) -> dict[str, int]:
     errors = read_errors(source, f"{DEVICES}/{bdf}")
     told = {name: getattr(errors, name, None) for name in AER_FILES}
     return {f"aer.{bdf}.{name}": value for name, value in told.items() if value is not None}
+
+
+def _shared_memory(source: Source, process: Process) -> dict[str, int]:
+    """Return the shared memory of a process by node; a service that watches all GPUs is left alone."""
+    if process.memory_source is None or is_monitor(process):
+        return {}
+    from hostdoctor.survey.process_memory import read_shared
+
+    return {shared_counter(process, told.node): told.shared_bytes for told in read_shared(source, process)}
 
 
 def _block(source: Source, name: str) -> dict[str, int]:

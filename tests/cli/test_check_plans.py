@@ -55,6 +55,6 @@ def test_a_long_wait_is_announced_on_a_terminal(
     err = io.StringIO()
     monkeypatch.setattr(err, "isatty", lambda: terminal)
     monkeypatch.setattr(sys, "stderr", err)
-    monkeypatch.setattr(samples, "take_samples", lambda *_: ())
+    monkeypatch.setattr(samples, "take_samples", lambda *_, **__: ())
     assert check._sampled(RootSource(MemoryTree({}, {}), "x"), Host(), seconds).samples == ()
     assert err.getvalue() == ("Reading counters for 3 s …\n" if says else "")

@@ -18,6 +18,7 @@ import msgspec
 
 from hostdoctor.cli.app import COMMANDS
 from tests.lab.machine import DISKS, GPUS
+from tests.lab.processes import LOOKS, PROCESSES, numastat, running
 from tests.lab.reader import read_kernel
 
 OUT = Path("/out")
@@ -179,6 +180,10 @@ SCENARIOS = {
         prepare=without_numactl,
     ),
     "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
+    "processes": Scenario(
+        runs={}, tools=LOOKS | {f"numastat-{name}": numastat(name) for name in PROCESSES}, prepare=running
+    ),
+    "processes-nobody": Scenario(runs={}, tools={"all": LOOKS["all"]}, prepare=running, user=NOBODY),
 }
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from hostdoctor.budget.plan import Plan, Unsupported
+from hostdoctor.diagnosis.process_places import ProcessReport
 from hostdoctor.diagnosis.report import Report
 from hostdoctor.facts import Fact, Host
 from hostdoctor.outputs.report_json import json_schema
@@ -13,6 +14,7 @@ DOCUMENTS: dict[str, type[Fact]] = {
     "report.schema.json": Report,
     "plan.schema.json": Plan,
     "plan-unsupported.schema.json": Unsupported,
+    "processes.schema.json": ProcessReport,
 }
 
 
