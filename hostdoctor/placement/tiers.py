@@ -57,7 +57,10 @@ def _tiers(whole: tuple[str, ...], cpus: str, mems: tuple[int, ...], policy: Mem
 
 
 def memory_option(policy: MemoryPolicy, mems: tuple[int, ...]) -> tuple[str, ...]:
-    """Return numactl's option for a memory policy; none without nodes. ``--preferred-many`` came with 2.0.15."""
+    """Return numactl's option for a memory policy; none without nodes.
+
+    Several preferred nodes take Linux 5.15 and a numactl that knows ``--preferred-many``.
+    """
     options: dict[MemoryPolicy, str] = {
         "bind": "--membind=",
         "interleave": "--interleave=",

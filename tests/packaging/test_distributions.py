@@ -98,10 +98,12 @@ def test_an_installed_copy_runs_elsewhere(
     dependencies = () if kind == "direct" else ("--no-deps",)
     run(*pip, *dependencies, *what, cwd=tmp_path)
     looks_well(str(environment / "bin" / "hostdoctor"), cwd=tmp_path)
+    finds_its_templates(str(environment / "bin" / "python"), cwd=tmp_path)
 
 
 def test_the_bare_checkout_runs(checkout: Path, tmp_path: Path) -> None:
     looks_well(sys.executable, "-m", "hostdoctor", cwd=tmp_path, PYTHONPATH=str(checkout))
+    finds_its_templates(sys.executable, cwd=tmp_path, PYTHONPATH=str(checkout))
 
 
 def looks_well(*program: str, cwd: Path, **environment: str) -> None:
@@ -112,3 +114,9 @@ def looks_well(*program: str, cwd: Path, **environment: str) -> None:
     assert len(report["results"]) == len(checks) - 1
     assert report["host"]["system"]["hostname"] == "demo"
     assert "HD101" in run(*program, "explain", "HD101", cwd=cwd, **environment)
+
+
+def finds_its_templates(python: str, *, cwd: Path, **environment: str) -> None:
+    code = "from hostdoctor.placement.emitting import FORMS, environment; print(environment(FORMS[0]).list_templates())"
+    found = run(python, "-c", code, cwd=cwd, **environment)
+    assert found == f"{sorted(path.name for path in (ROOT / 'templates' / 'launch').iterdir())}\n"

@@ -210,6 +210,13 @@ def test_without_a_rank_it_does_not_guess(bench: Bench, variables: Mapping[str, 
     assert not bench.told.exists()
 
 
+def test_no_variable_of_the_caller_is_touched(bench: Bench) -> None:
+    mine = dict.fromkeys(("why", "node", "cpu", "rest", "range", "said", "sysfs", "newline", "rank", "IFS_"), "mine")
+    bench.start(script(launch("printer", environment={"cpu": "a b"})), variables=mine | {"REFUSED": "--membind"})
+    assert {f"{name}=mine" for name in mine if name != "cpu"} | {"cpu=a b"} <= set(bench.environ)
+    assert not [entry for entry in bench.environ if entry.startswith("hd_")]
+
+
 def test_words_given_to_the_script_follow_the_commands(bench: Bench) -> None:
     bench.start(script(launch("printer", "a")), "--port", "a b")
     assert bench.words == ["a", "--port", "a b"]

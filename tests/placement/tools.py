@@ -72,7 +72,7 @@ class Bench:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a wrapper on this machine; ``told`` then has the words that arrived."""
         script = self.bin.parent / "wrapper.sh"
-        moved = text.replace("sysfs=/sys/devices/system/node", f"sysfs={self.sysfs}")
+        moved = text.replace("hd_sysfs=/sys/devices/system/node", f"hd_sysfs={self.sysfs}")
         script.write_bytes(moved.encode("utf-8", "surrogateescape"))
         for old in self.told.parent.glob("told*"):
             old.unlink()
