@@ -97,13 +97,15 @@ def _tail(report: Report, style: Style, *, show_all: bool) -> Iterator[str]:
 
 
 def tally(report: Report) -> str:
-    """Return how many checks ended how: ``24 checks passed, 3 do not apply here, 1 lacks evidence``."""
+    """Return how many checks ended how: ``24 checks passed, 3 not applicable, 2 need a plan, 1 without evidence``."""
     statuses = Counter(result.status for result in report.results)
-    skips = Counter(result.skip_kind == "not-applicable" for result in report.results if result.status == "skip")
+    skips = Counter(result.skip_kind for result in report.results if result.status == "skip")
+    untold = skips.total() - skips["not-applicable"] - skips["no-plan"]
     accepted = sum(len(result.accepted) for result in report.results)
     parts = [f"{plural(statuses['pass'], 'check')} passed"]
-    parts += [f"{skips[True]} not applicable"] if skips[True] else []
-    parts += [f"{skips[False]} without evidence"] if skips[False] else []
+    parts += [f"{skips['not-applicable']} not applicable"] if skips["not-applicable"] else []
+    parts += [f"{skips['no-plan']} without a plan to judge"] if skips["no-plan"] else []
+    parts += [f"{untold} without evidence"] if untold else []
     parts += [f"{plural(accepted, 'finding')} accepted"] if accepted else []
     parts += [f"{statuses['error']} FAILED TO RUN"] if statuses["error"] else []
     return ", ".join(parts)
