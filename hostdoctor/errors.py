@@ -34,3 +34,15 @@ class ParseError(HostdoctorError):
         self.text = text if len(text) <= 120 else text[:119] + "…"
         self.reason = reason
         super().__init__(f"{source}, line {line}: {reason}: {self.text!r}")
+
+
+class PlacementError(HostdoctorError):
+    """The command cannot be bound as asked."""
+
+    exit_status = 2
+
+
+class UnknownNodeError(PlacementError):
+    """The NUMA node of a GPU is not known, so that nothing can be bound honestly."""
+
+    exit_status = 3

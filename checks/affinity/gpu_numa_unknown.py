@@ -2,7 +2,7 @@ from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, needs
 from hostdoctor.diagnosis.subjects import FAR_NODE_EFFECT, brief, gpu_labels, near_nodes, positions, sysfs
-from hostdoctor.facts import Host
+from hostdoctor.facts import Gpu, Host
 
 
 @check("HD101", "gpu-numa-unknown", "warning", needs=(needs.gpus, needs.several_cpu_nodes))
@@ -10,8 +10,8 @@ def gpu_numa_unknown(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     """Find GPUs whose NUMA node no source gives, on a host with several CPU nodes.
 
     ## What it checks
-    GPUs in scope for which the kernel says -1, the driver and `nvidia-smi topo -m` say N/A. That is unknown, never
-    node 0. It is information in a virtual machine, where only the hypervisor can tell.
+    GPUs in scope for which the kernel says -1, and the driver and `nvidia-smi topo -m` say N/A or name every node that
+    has CPUs. That is unknown, never node 0. It is information in a virtual machine, where only the hypervisor can tell.
 
     ## Why it matters
     Half of the guesses put a process and its pinned memory on the far socket. Published copies from there range from no
@@ -26,7 +26,7 @@ def gpu_numa_unknown(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     - https://docs.kernel.org/admin-guide/abi-testing.html (sysfs-bus-pci, numa_node)
     - https://github.com/mpicbg-scicomp/gearshifft/pull/82, https://github.com/ROCm/rocm_bandwidth_test/issues/129
     """
-    unknown = [i for i in positions(host, ask) if not near_nodes(host.gpus[i])]
+    unknown = [i for i in positions(host, ask) if not needs.node_known(host, host.gpus[i])]
     gaps = {i: [gap for gap in host.gaps if gap.fact == f"gpus[{i}].numa_node"] for i in unknown}
     lost = [i for i in unknown if not gaps[i] or any(gap.kind != "missing" for gap in gaps[i])]
     untold = gpu_labels(host, (host.gpus[i] for i in unknown if i not in lost))
@@ -39,7 +39,7 @@ def gpu_numa_unknown(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     evidence: list[tuple[str, object]] = []
     for i, label in zip(lost, labels, strict=True):
         evidence += [(f"{gap.source}: numa_node of {label}", gap.reason) for gap in gaps[i]] or [
-            (sysfs(host.gpus[i].bdf, "numa_node"), "no source tells it")
+            (sysfs(host.gpus[i].bdf, "numa_node"), _told(host.gpus[i]))
         ]
     yield finding(
         ", ".join(labels),
@@ -58,3 +58,8 @@ def gpu_numa_unknown(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             verify="hostdoctor topo shows the GPU below a node.",
         ),
     )
+
+
+def _told(gpu: Gpu) -> str:
+    every = ", ".join(map(str, near_nodes(gpu)))
+    return f"sources name every CPU node ({every}), which tells none" if every else "no source tells it"

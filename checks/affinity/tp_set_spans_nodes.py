@@ -32,7 +32,7 @@ def tp_set_spans_nodes(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     sets = [scope[i : i + size] for i in range(0, len(scope) - size + 1, size)]
     found: dict[bool, list[tuple[Gpu, ...]]] = {}
     for members in sets:
-        if all(near_nodes(gpu) for gpu in members) and not frozenset.intersection(*_nodes(members)):
+        if all(needs.node_known(host, gpu) for gpu in members) and not frozenset.intersection(*_nodes(members)):
             found.setdefault(_crosses_sockets(host, members), []).append(members)
     for crosses, spanning in found.items():
         gpus = [gpu for members in spanning for gpu in members]
@@ -58,7 +58,7 @@ def tp_set_spans_nodes(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
                 verify="hostdoctor check --select HD103 with the same --tp and --gpus.",
             ),
         )
-    if any(not near_nodes(gpu) for members in sets for gpu in members):
+    if any(not needs.node_known(host, gpu) for members in sets for gpu in members):
         yield Skip(kind="no-evidence", reason="the NUMA node of a GPU in a set is not known")
 
 

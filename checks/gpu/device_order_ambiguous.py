@@ -32,7 +32,9 @@ def device_order_ambiguous(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
         return
     usable = [gpu for gpu in host.gpus if gpu.visible is not False]
     models = sorted({gpu.name for gpu in usable if gpu.name})
-    if len(models) > 1:
+    if not host.gpus:
+        yield Skip(kind="not-applicable", reason="no GPU in scope")
+    elif len(models) > 1:
         yield finding(
             "host",
             f"CUDA_VISIBLE_DEVICES={listed} counts unlike GPUs, fastest first: {', '.join(models)}",

@@ -26,7 +26,8 @@ def gpu_missing_from_driver(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     """
     gone = [gap for gap in host.gaps if gap.fact.endswith("].handle") and "is lost" in gap.reason]
     if host.system.container or "env.NVIDIA_VISIBLE_DEVICES" in host.settings:
-        subset = "a container or NVIDIA_VISIBLE_DEVICES: sees a subset of the GPUs"
+        why = "in a container" if host.system.container else "NVIDIA_VISIBLE_DEVICES is set"
+        subset = f"{why}: not every GPU of the host has to be visible"
         yield _lost(gone) if gone else Skip(kind="not-applicable", reason=subset)
         return
     virtual = {device.bdf for device in host.pci_devices if device.is_virtual_function}

@@ -5,7 +5,7 @@ from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding
 from hostdoctor.diagnosis.modules import Groups, by_channel, by_socket
 from hostdoctor.facts import Host
 
-TOOL = "as root, dmidecode -t memory lists every slot"
+BY_HAND = "hostdoctor runs no dmidecode: as root, dmidecode -t memory lists every slot"
 
 
 @check("HD316", "memory-channels-uneven", "warning")
@@ -29,10 +29,10 @@ def memory_channels_uneven(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     sockets, channels = by_socket(host.dimms), by_channel(host.dimms)
     if not host.dimms:
         guest = host.system.virtualization is not None
-        reason = "a virtual machine has no DIMMs" if guest else f"EDAC shows no DIMMs; {TOOL}"
-        yield Skip(kind="not-applicable" if guest else "needs-root", reason=reason)
+        reason = "a virtual machine has no DIMMs" if guest else f"EDAC shows no DIMMs; {BY_HAND}"
+        yield Skip(kind="not-applicable" if guest else "no-evidence", reason=reason)
     elif any(dimm.package is None or dimm.size_bytes is None for dimm in host.dimms):
-        yield Skip(kind="needs-root", reason=f"EDAC does not tell every module's socket and size; {TOOL}")
+        yield Skip(kind="no-evidence", reason=f"EDAC does not tell every module's socket and size; {BY_HAND}")
     elif len(set(sockets.values())) > 1:
         yield _finding("Sockets hold unlike memory modules", sockets, warn=True)
     elif len(set(channels.values())) > 1:

@@ -13,8 +13,9 @@ def nvme_latency_high(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     """Warn that a drive answers far later, or is queued far deeper, than it usually does.
 
     ## What it checks
-    The mean time of a read and of a write and the requests in flight between two readings of `/sys/block/*/stat`: more
-    than three times the drive's own baseline, from 100 ms of summed request time on. `%util` says nothing of drives.
+    With `--sample`, the mean time of a read and of a write and the requests in flight between two readings of
+    `/sys/block/*/stat`: more than three times the drive's own baseline, from 100 ms of summed request time on. One run
+    alone knows no baseline, and the check is skipped. `%util` says nothing of drives.
 
     ## Why it matters
     The same drive under a heavier load, a failing flash cell or a hot controller look alike here: the KV tier's reads
@@ -28,7 +29,7 @@ def nvme_latency_high(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     """
     judged = [(disk, rates(host, disk.name)) for disk in host.block_devices if disk.baseline]
     if not judged:
-        yield Skip(kind="no-evidence", reason="no drive's baseline is known; the agent keeps them")
+        yield Skip(kind="no-evidence", reason="no drive's usual latency is known to compare with")
     high = {disk.name: said for disk, seen in judged if seen and (said := _far_above(disk, seen))}
     if high:
         yield finding(

@@ -39,7 +39,7 @@ class LazyGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         command = get_command(importlib.import_module(f"hostdoctor.cli.{cmd_name}").app)
-        command.name = cmd_name
+        command.name, command.short_help = cmd_name, COMMANDS[cmd_name]
         return command
 
 
@@ -105,7 +105,9 @@ def _status_of(error: BaseException) -> int:
 
 def _usage(error: typer.TyperException) -> int:
     text = getattr(error, "format_message", lambda: str(error))()
-    return _say(f"{text} (see hostdoctor --help)", USAGE)
+    name = getattr(getattr(error, "ctx", None), "info_name", None)  # of the command, or of the program itself
+    command = f" {name}" if name in COMMANDS else ""
+    return _say(f"{text} (see hostdoctor{command} --help)", USAGE)
 
 
 def _say(text: str, status: int) -> int:

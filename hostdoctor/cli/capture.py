@@ -23,7 +23,7 @@ from hostdoctor.parsers.pci_config import HEADER_BYTES
 if TYPE_CHECKING:
     from hostdoctor.sources.recording import RecordingSource
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 SHOWN = 3
 

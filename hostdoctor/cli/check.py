@@ -1,8 +1,9 @@
 """``hostdoctor check``: the preflight."""
 
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -23,11 +24,15 @@ from hostdoctor.cli.common import (
     timeout_of,
 )
 from hostdoctor.diagnosis import Ask, Report, in_scope
-from hostdoctor.errors import SourceError, UsageError
+from hostdoctor.errors import UsageError
 from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
 
-app = typer.Typer()
+if TYPE_CHECKING:
+    from hostdoctor.diagnosis.accept import Accept
+    from hostdoctor.diagnosis.api import Rule
+
+app = typer.Typer(add_completion=False)
 
 Severity = Literal["info", "warning", "critical"]
 QUIET_WAIT_S = 2.0  # a longer wait is announced on a terminal
@@ -75,7 +80,7 @@ def check(
     demo: DemoOption = False,
 ) -> None:
     """Print the report in the chosen format and exit with the status that ``--exit-style`` gives it."""
-    from hostdoctor.config import read_config
+    from hostdoctor.config import DEFAULT, read_config
     from hostdoctor.diagnosis.accept import by_date
     from hostdoctor.diagnosis.registry import choose, load_rules
     from hostdoctor.diagnosis.runner import diagnose
@@ -87,10 +92,10 @@ def check(
     rules = choose(known, listed_words(select), listed_words(ignore))
     # what this machine's site accepts says nothing of a captured one
     listed = read_config(config).accept if config or source.is_live else ()
-    choose(known, [accept.id for accept in listed], ())  # an acceptance of an unknown id is a mistake
+    _refuse_unknown(config or DEFAULT, known, listed)
     accepts, ended = by_date(listed, datetime.datetime.now(tz=datetime.timezone.utc).date())
     if sample is not None and not source.is_live:
-        raise SourceError("--sample: only the running host has counters to read twice")
+        raise UsageError("--sample: only the running host has counters to read twice")
     model = stated_path(source, "--model-path", model_path)
     kv = stated_path(source, "--kv-path", kv_path)
     host = survey_host(source, paths=[path for path in (model, kv) if path])
@@ -105,6 +110,16 @@ def check(
     if format_ == "text" and host.is_live and not host.gpus and not report.unknown:
         emit("No GPU found on this host. A full example: hostdoctor check --demo\n")
     raise typer.Exit(STATUS[exit_style][report.status])
+
+
+def _refuse_unknown(config: Path, known: "tuple[Rule, ...]", listed: "Sequence[Accept]") -> None:
+    """Raise UsageError, naming the file, for an acceptance of an id that no check has: it is a mistake."""
+    from hostdoctor.diagnosis.registry import choose
+
+    try:
+        choose(known, [accept.id for accept in listed], ())
+    except UsageError as error:
+        raise UsageError(f"{config}: accept: {error}") from None
 
 
 def _sampled(source: Source, host: Host, seconds: float) -> Host:

@@ -108,8 +108,11 @@ def _is_empty(host: Host) -> bool:
 def _first_reason(host: Host) -> str:
     """Return the most telling gap: a text that could not be read, else what somebody else could not tell."""
     kinds = ("unreadable", "error", "denied", "timeout", "not-told", "missing")
-    gap = min(host.gaps, key=lambda gap: kinds.index(gap.kind), default=None)
-    return "nothing known in it" if gap is None else f"{gap.source}: {gap.reason}"
+    gaps = (gap for gap in host.gaps if gap.fact != "system.virtualization")  # every text leaves that open
+    gap = min(gaps, key=lambda gap: kinds.index(gap.kind), default=None)
+    if gap is None or gap.kind == "missing":
+        return "it names no NUMA node and no GPU, NIC or drive"
+    return f"{gap.source}: {gap.reason}"
 
 
 def timeout_of(timeout_s: float | None, *, quick: bool) -> float:

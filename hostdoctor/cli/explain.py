@@ -6,7 +6,7 @@ import typer
 
 from hostdoctor.cli.common import ChecksDirOption, emit
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(help="Print one check's documentation.")

@@ -16,7 +16,7 @@ from hostdoctor.cli.common import (
     timeout_of,
 )
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(help="Print the map: NUMA nodes, root complexes, GPUs, NICs and NVMe drives.")

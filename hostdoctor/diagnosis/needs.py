@@ -2,7 +2,7 @@
 
 from hostdoctor.diagnosis.api import Ask, in_scope
 from hostdoctor.diagnosis.report import Skip
-from hostdoctor.facts import Host
+from hostdoctor.facts import Gpu, Host
 
 
 def gpus(host: Host, ask: Ask) -> Skip | None:
@@ -52,6 +52,8 @@ def sampled(host: Host, ask: Ask) -> Skip | None:
 def not_sampled(host: Host, seconds: int = 10) -> Skip:
     """Say that only two readings of the running host can tell, and how to take them."""
     reason = f"needs counters read twice on the running host: --sample {seconds}"
+    if host.samples:
+        reason = f"the counters that were read twice do not suffice: --sample {seconds} or longer"
     return Skip(kind="no-evidence" if host.is_live else "live-only", reason=reason)
 
 
@@ -66,6 +68,16 @@ def configuration(host: Host, what: str) -> Skip:
 def plan_paths(host: Host, ask: Ask) -> Skip | None:
     """Want to be told where the model or the KV cache lies."""
     return None if ask.model_path or ask.kv_path else no_plan("--model-path, --kv-path")
+
+
+def node_known(host: Host, gpu: Gpu) -> bool:
+    """Tell whether a GPU's near nodes are known: a list of every CPU node of several says only that nobody knows.
+
+    Where the host's nodes are not known, those that its GPUs name stand for them.
+    """
+    every = frozenset(cpu_nodes(host)) or frozenset(node for other in host.gpus for node in other.numa_nodes)
+    near = frozenset(gpu.numa_nodes)
+    return bool(near) and (len(every) < 2 or not near >= every)
 
 
 def cpu_nodes(host: Host) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from hostdoctor.diagnosis.accept import Accept
 from hostdoctor.diagnosis.api import Ask, Rule, gpu_label, in_scope
-from hostdoctor.diagnosis.needs import cpu_nodes
+from hostdoctor.diagnosis.needs import cpu_nodes, node_known
 from hostdoctor.diagnosis.report import SEVERITIES, Accepted, CheckResult, Finding, Report, Severity, Skip, Status
 from hostdoctor.facts import Host
 
@@ -57,7 +57,7 @@ def why_unknown(host: Host, ask: Ask) -> str | None:
     if host.is_live and listing is not None and not host.gpus:
         return f"PCI functions cannot be listed ({listing.source}: {listing.reason})"
     one_node = bool(host.numa_nodes) and len(cpu_nodes(host)) <= 1
-    lost = [gpu_label(host, gpu) for gpu in in_scope(host, ask) if not gpu.numa_nodes]
+    lost = [gpu_label(host, gpu) for gpu in in_scope(host, ask) if not node_known(host, gpu)]
     if lost and not one_node:
         return f"no source tells the NUMA node of {', '.join(lost)}"
     return None
@@ -71,6 +71,9 @@ def _judge(host: Host, ask: Ask, rule: Rule, accepts: Sequence[Accept]) -> Check
         yielded = tuple(rule.function(host, ask))
     except Exception as error:  # noqa: BLE001  one broken check must not cost the others
         return _result(rule, "error", reason=f"{type(error).__name__}: {error}")
+    odd = [type(item).__name__ for item in yielded if not isinstance(item, Finding | Skip)]
+    if odd:  # never a pass: whoever wrote the check meant something by it
+        return _result(rule, "error", reason=f"yielded {odd[0]}, neither a Finding nor a Skip")
     findings = tuple(item for item in yielded if isinstance(item, Finding))
     pairs = [(f, next((a for a in accepts if _accepts(a, rule, f)), None)) for f in findings]
     accepted = tuple(Accepted(finding=f, reason=a.reason, until=a.until.isoformat()) for f, a in pairs if a)

@@ -23,8 +23,14 @@ def render_report(report: Report, style: Style, *, show_all: bool = False) -> st
     if not show_all:
         blocks = _fit(blocks, [finding for _, finding in found], FIRST_SCREEN_LINES - _height([*head, *tail]) - 1)
     if len(blocks) < len(found):
-        tail.insert(0, f"  and {plural(len(found) - len(blocks), 'more finding')}: --all shows them")
+        tail.insert(0, f"  and {_left_out([finding for _, finding in found[len(blocks) :]])}: --all shows them")
     return "\n".join([*head, *blocks, *tail]) + "\n"
+
+
+def _left_out(findings: list[Finding]) -> str:
+    counts = Counter(finding.severity for finding in findings)
+    by_severity = ", ".join(f"{counts[severity]} {severity}" for severity in reversed(SEVERITIES) if counts[severity])
+    return f"{plural(len(findings), 'more finding')} ({by_severity})"
 
 
 def _fit(blocks: list[str], findings: list[Finding], room: int) -> list[str]:

@@ -123,7 +123,8 @@ def read_text_file(path: "Path | Literal['-']") -> str:
         raise SourceError(f"{label}: more than {MAX_BYTES >> 20} MiB")
     encoding = _encoding(data[:_SAMPLE_BYTES])
     if encoding is None:
-        raise SourceError(f"{label}: not a text")
+        packed = " (archives and packed reports are read from files: name the file)" if path == "-" else ""
+        raise SourceError(f"{label}: not a text{packed}")
     return _decode(data, encoding)
 
 

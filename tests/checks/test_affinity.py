@@ -64,6 +64,10 @@ class TestGpuNumaUnknown:
         found = fires(gpu_numa_unknown, host([slot(0, 0x15, numa_node=None)]))
         assert found.evidence[0].source == "/sys/bus/pci/devices/0000:16:00.0/numa_node"
 
+    def test_sources_that_name_every_cpu_node_tell_none(self) -> None:
+        found = fires(gpu_numa_unknown, host([slot(0, 0x15, numa_node=None, numa_nodes=(0, 1))]))
+        assert found.evidence[0].value == "sources name every CPU node (0, 1), which tells none"
+
     def test_no_source_that_could_tell_is_no_evidence(self) -> None:
         gaps = (gap("gpus[0].numa_node", "nvidia-smi topo -m", "not given", "missing"),)
         assert quiet(gpu_numa_unknown, host([gpu(0, numa_node=None)], gaps=gaps)) == "no-evidence"
@@ -72,7 +76,7 @@ class TestGpuNumaUnknown:
         ("given", "kind"),
         [
             (host([slot(0, 0x15)]), None),
-            (host([gpu(0, numa_node=None, numa_nodes=(0, 1))]), None),
+            (host([gpu(0, numa_node=None, numa_nodes=(0, 1))], numa_nodes=nodes(4)), None),
             (host([gpu(0, numa_node=None)], numa_nodes=nodes(1)), "not-applicable"),
             (host([gpu(0, numa_node=None)], numa_nodes=()), "no-evidence"),
             (host([gpu(0, numa_node=None, visible=False), gpu(1)]), None),

@@ -75,9 +75,14 @@ class TestTpSetSpansNodes:
     def test_what_is_left_over_forms_no_set(self) -> None:
         assert quiet(tp_set_spans_nodes, self.four(), Ask(tp=2, gpus=(0, 1, 2))) is None
 
-    def test_a_gpu_near_both_nodes_joins_either(self) -> None:
+    def test_a_gpu_near_two_of_four_nodes_joins_either(self) -> None:
         both = gpu(1, numa_node=None, numa_nodes=(0, 1))
-        assert quiet(tp_set_spans_nodes, host([gpu(0), both]), Ask(tp=2)) is None
+        assert quiet(tp_set_spans_nodes, host([gpu(0), both], numa_nodes=nodes(4)), Ask(tp=2)) is None
+
+    def test_gpus_said_to_be_near_every_node_are_not_known_to_share_one(self) -> None:
+        cards = [gpu(i, numa_node=None, numa_nodes=(0, 1)) for i in range(2)]
+        assert quiet(tp_set_spans_nodes, host(cards), Ask(tp=2)) == "no-evidence"
+        assert quiet(tp_set_spans_nodes, host(cards, numa_nodes=()), Ask(tp=2)) == "no-evidence"
 
     @pytest.mark.parametrize(
         ("given", "ask", "kind"),
@@ -255,4 +260,4 @@ class TestCpuSteal:
 
     def test_a_short_sample_is_not_judged(self) -> None:
         _, skips = judge(cpu_steal, self.guest(500, seconds=3.0))
-        assert "--sample 10" in skips[0].reason
+        assert skips[0].reason == "the counters that were read twice do not suffice: --sample 10 or longer"

@@ -68,6 +68,9 @@ class TestDeviceOrderAmbiguous:
         nameless = host(cards({"name": None}), settings={"env.CUDA_VISIBLE_DEVICES": "0"})
         assert quiet(device_order_ambiguous, nameless) == "no-evidence"
 
+    def test_indices_of_no_gpu_at_all(self) -> None:
+        assert quiet(device_order_ambiguous, host([], settings={"env.CUDA_VISIBLE_DEVICES": "0"})) == "not-applicable"
+
 
 class TestMigEnabled:
     def test_divided_gpus(self) -> None:

@@ -229,9 +229,9 @@ class TestMemoryModules:
 
     @pytest.mark.parametrize("lost", [dimm(None, 7, 1), dimm(1, 7, 1, None)])
     def test_a_module_of_unknown_place_or_size_cannot_be_compared(self, lost: Dimm) -> None:
-        assert quiet(memory_channels_uneven, two_nodes(dimms=(*FULL[:-1], lost))) == "needs-root"
+        assert quiet(memory_channels_uneven, two_nodes(dimms=(*FULL[:-1], lost))) == "no-evidence"
 
-    def test_without_edac_root_would_tell(self) -> None:
-        assert quiet(memory_channels_uneven, two_nodes()) == "needs-root"
+    def test_without_edac_nobody_tells_not_even_root(self) -> None:
+        assert quiet(memory_channels_uneven, two_nodes()) == "no-evidence"
         guest = two_nodes(system=System(virtualization="kvm"))
         assert quiet(memory_channels_uneven, guest) == "not-applicable"

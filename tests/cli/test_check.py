@@ -34,6 +34,11 @@ def test_findings_below_fail_on_count_as_ok(root_of: Root) -> None:
     assert hostdoctor(*common, "--fail-on", "critical").status == 3  # the node of one GPU stays unknown
 
 
+def test_what_the_first_screen_leaves_out_is_counted_by_severity(root_of: Root) -> None:
+    ran = hostdoctor("check", "--from", root_of("sick-2n"))
+    assert "  and 5 more findings (1 warning, 4 info): --all shows them\n" in ran.out
+
+
 def test_info_counts_only_when_asked(root_of: Root) -> None:
     common = ("check", "--from", root_of("dgx-h100"), "--format", "nagios")
     assert hostdoctor(*common).status == 0
@@ -100,6 +105,18 @@ def test_demo_needs_nothing_of_this_host() -> None:
     assert "HD201 gpu-link-narrow: GPU5" in ran.out
 
 
+def test_a_matrix_whose_gpus_are_near_every_node_is_an_unknown_map(tmp_path: Path) -> None:
+    rows = ["\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity", "GPU0\t X \tPHB\t0-7\t0-1", "GPU1\tPHB\t X \t0-7\t0-1", ""]
+    (tmp_path / "topo.txt").write_text("\n".join(rows))
+    (tmp_path / "nodes.txt").write_text(
+        "available: 2 nodes (0-1)\nnode 0 cpus: 0 1 2 3\nnode 0 size: 9 MB\nnode 1 cpus: 4 5 6 7\nnode 1 size: 9 MB\n"
+    )
+    for texts in (("topo.txt",), ("topo.txt", "nodes.txt")):
+        named = [part for text in texts for part in ("--from", str(tmp_path / text))]
+        ran = hostdoctor("check", "--ignore", "HD101", *named)
+        assert (ran.status, ran.out.splitlines()[1]) == (3, "  Not known: no source tells the NUMA node of GPU0, GPU1.")
+
+
 @pytest.mark.parametrize(("days", "status"), [(1, 0), (0, 0), (-1, 2)])
 def test_an_accepted_finding_comes_back_after_its_date(root_of: Root, tmp_path: Path, days: int, status: int) -> None:
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
@@ -124,6 +141,7 @@ def test_an_acceptance_for_another_subject_does_not_count(root_of: Root, tmp_pat
         ("[[accpt]]\n", "accpt"),
         ("[[accept]\n", ""),
         ("[[accept]]\nid = 'HD201'\nreason = 'x'\nuntil = 'soon'\n", "until"),
+        ("[[accept]]\nid = 'HD999'\nreason = 'x'\nuntil = 2999-01-01\n", "config.toml: accept: unknown"),
     ],
 )
 def test_a_bad_configuration_is_one_line_and_usage(tmp_path: Path, text: str, says: str) -> None:

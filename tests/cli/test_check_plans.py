@@ -40,7 +40,9 @@ def test_without_nvlink_it_is_a_warning(root_of: Root) -> None:
     assert tp(root_of("l40s-4"), "--tp", "4")["findings"][0]["severity"] == "warning"  # type: ignore[index]
 
 
-@pytest.mark.parametrize("arguments", [("--tp", "9"), ("--tp", "2", "--gpus", "3"), ("--tp", "0"), ("--sample", "0")])
+@pytest.mark.parametrize(
+    "arguments", [("--tp", "9"), ("--tp", "2", "--gpus", "3"), ("--tp", "0"), ("--sample", "0"), ("--sample", "3")]
+)
 def test_a_plan_that_cannot_be_is_usage(root_of: Root, arguments: tuple[str, ...]) -> None:
     ran = hostdoctor("check", "--from", root_of("dgx-h100"), *arguments)
     assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)

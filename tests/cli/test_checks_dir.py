@@ -171,3 +171,21 @@ def test_a_types_own_annotations_are_found(site: Path) -> None:
     put(site, "typed.py", text + source("ACME2", "typed"))
     assert check(site).status == 1
     assert not any(name.startswith("typed") for name in sys.modules)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("yield 'it is wrong'", "yielded str, neither a Finding nor a Skip"),
+        ("yield None", "yielded NoneType, neither a Finding nor a Skip"),
+        ("return None", "TypeError"),
+    ],
+)
+def test_a_check_that_yields_something_else_never_passes(tmp_path: Path, body: str, reason: str) -> None:
+    text = (
+        f"from hostdoctor.diagnosis import check\n\n\n@check('ACME1', 'odd', 'info')\ndef odd(host, ask):\n    {body}\n"
+    )
+    put(tmp_path, "odd.py", text)
+    (result,) = json.loads(check(tmp_path).out)["results"]
+    assert result["status"] == "error"
+    assert reason in result["reason"]

@@ -112,3 +112,33 @@ def test_a_link_to_the_real_root_is_the_root(tmp_path: Path) -> None:
     through, direct = topo(str(tmp_path / "r")), topo("/")
     assert through["system"] == direct["system"]
     assert through["pci_devices"] == direct["pci_devices"]
+
+
+def test_a_text_that_names_no_device_says_so(tmp_path: Path) -> None:
+    (tmp_path / "irq.txt").write_text(
+        "           CPU0       CPU1\n  0:         37          0  IR-IO-APIC   2-edge      timer\n"
+    )
+    ran = hostdoctor("topo", "--from", str(tmp_path / "irq.txt"))
+    assert (ran.status, ran.out) == (3, "")
+    assert ran.err.endswith("nothing could be established: it names no NUMA node and no GPU, NIC or drive\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (("check", "--nope"), "hostdoctor check --help"),
+        (("topo", "--gpus", "0"), "hostdoctor topo --help"),
+        (("capture",), "hostdoctor capture --help"),
+        (("nope",), "hostdoctor --help"),
+        (("--nope",), "hostdoctor --help"),
+    ],
+)
+def test_usage_points_to_the_command_s_own_help(arguments: tuple[str, ...], where: str) -> None:
+    ran = hostdoctor(*arguments)
+    assert (ran.status, ran.err.endswith(f" (see {where})\n")) == (64, True)
+
+
+def test_help_lists_the_commands_in_full_and_offers_nothing_else() -> None:
+    listed = " ".join(hostdoctor("--help").out.split())
+    assert "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives." in listed
+    assert all("completion" not in hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture"))

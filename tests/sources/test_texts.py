@@ -122,6 +122,12 @@ def test_refuses_what_is_not_text(tmp_path: Path, data: bytes) -> None:
         read_text_file(tmp_path / "x")
 
 
+def test_says_that_what_is_packed_is_not_read_from_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Stdin(b"\x1f\x8b\x08\0" + os.urandom(4096)))
+    with pytest.raises(SourceError, match=r"not a text \(archives and packed reports are read from files"):
+        read_text_file("-")
+
+
 def test_names_a_missing_file_as_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "missing", tmp_path / "file" / "below"):

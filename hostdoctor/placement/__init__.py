@@ -1,0 +1,1 @@
+"""Which nodes these GPUs want, and how a command is started there: Host -> Binding -> Launch -> text."""
