@@ -9,7 +9,7 @@ import pytest
 from hostdoctor.cli.ps import look, status_of
 from hostdoctor.diagnosis.process_places import Placement, ProcessReport
 from hostdoctor.errors import SourceError, UsageError
-from hostdoctor.facts import Gap, Gpu, Host, ProcessMemory, NumaNode, NvidiaDriver, Process
+from hostdoctor.facts import Gap, Gpu, Host, NumaNode, NvidiaDriver, Process, ProcessMemory
 from hostdoctor.outputs.ps_text import render_processes
 from hostdoctor.outputs.style import Style
 from hostdoctor.sources.root import RootSource
