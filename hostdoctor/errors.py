@@ -7,6 +7,10 @@ class HostdoctorError(Exception):
     exit_status = 3
 
 
+class Terminated(SystemExit):
+    """The process was told to end by a signal; its code is the exit status. Nothing but the command line catches it."""
+
+
 class UsageError(HostdoctorError):
     """The command line named something that does not exist: a file, a check id, a GPU."""
 
@@ -50,3 +54,11 @@ class UnknownNodeError(PlacementError):
 
 class LayoutError(HostdoctorError):
     """A model's KV cache is laid out in a way that is not known for certain, so that no number is given."""
+
+
+def described(error: BaseException) -> str:
+    """Return an exception of somebody else's code as ``ValueError: why``, also one that cannot be put in words."""
+    try:
+        return f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
+    except Exception:  # noqa: BLE001  its own __str__ may raise anything
+        return type(error).__name__

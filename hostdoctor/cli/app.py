@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from hostdoctor.errors import HostdoctorError
+from hostdoctor.errors import HostdoctorError, Terminated
 
 USAGE, INTERNAL = 64, 70
 SIGINT_STATUS = 130
@@ -91,7 +91,11 @@ def _end_on_signals() -> None:
     """Exit as on Ctrl-C, so that children are ended; a signal that the caller has ignored (nohup) stays so."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda received, _: sys.exit(128 + received))
+            signal.signal(number, _end)
+
+
+def _end(number: int, _: object) -> None:
+    raise Terminated(128 + number)
 
 
 def _status_of(error: BaseException) -> int:

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, TypeVar
+
+import msgspec
 
 from hostdoctor.diagnosis.accept import Accept
 from hostdoctor.diagnosis.api import Ask, Rule, gpu_label, in_scope
 from hostdoctor.diagnosis.needs import cpu_nodes, node_known
 from hostdoctor.diagnosis.report import SEVERITIES, Accepted, CheckResult, Finding, Report, Severity, Skip, Status
+from hostdoctor.errors import Terminated, described
 from hostdoctor.facts import Host
+
+Yielded = TypeVar("Yielded", Finding, Skip, Finding | Skip)
 
 
 def diagnose(
@@ -64,16 +69,15 @@ def why_unknown(host: Host, ask: Ask) -> str | None:
 
 
 def _judge(host: Host, ask: Ask, rule: Rule, accepts: Sequence[Accept]) -> CheckResult:
-    skip = next((skip for need in rule.needs if (skip := need(host, ask)) is not None), None)
-    if skip is not None:
-        return _result(rule, "skip", skip=skip)
     try:
-        yielded = tuple(rule.function(host, ask))
-    except Exception as error:  # noqa: BLE001  one broken check must not cost the others
-        return _result(rule, "error", reason=f"{type(error).__name__}: {error}")
-    odd = [type(item).__name__ for item in yielded if not isinstance(item, Finding | Skip)]
-    if odd:  # never a pass: whoever wrote the check meant something by it
-        return _result(rule, "error", reason=f"yielded {odd[0]}, neither a Finding nor a Skip")
+        skip = next((skip for need in rule.needs if (skip := need(host, ask)) is not None), None)
+        if skip is not None:
+            return _result(rule, "skip", skip=_sound(skip))
+        yielded = tuple(map(_sound, rule.function(host, ask)))
+    except (KeyboardInterrupt, Terminated):
+        raise
+    except BaseException as error:  # noqa: BLE001  one broken check must not cost the others, nor end the process
+        return _result(rule, "error", reason=described(error))
     findings = tuple(item for item in yielded if isinstance(item, Finding))
     pairs = [(f, next((a for a in accepts if _accepts(a, rule, f)), None)) for f in findings]
     accepted = tuple(Accepted(finding=f, reason=a.reason, until=a.until.isoformat()) for f, a in pairs if a)
@@ -84,6 +88,14 @@ def _judge(host: Host, ask: Ask, rule: Rule, accepts: Sequence[Accept]) -> Check
     if skipped is not None and not accepted:
         return _result(rule, "skip", skip=skipped)
     return _result(rule, "pass", accepted=accepted)
+
+
+def _sound(item: Yielded) -> Yielded:
+    """Return what a check yielded; raise for anything but a finding or skip that can be printed."""
+    if not isinstance(item, (Finding, Skip)):
+        raise TypeError(f"neither a finding nor a skip: {type(item).__name__}")
+    msgspec.json.decode(msgspec.json.encode(item), type=type(item))
+    return item
 
 
 def _result(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hostdoctor.diagnosis.api import Rule
 from hostdoctor.diagnosis.report import SEVERITIES
-from hostdoctor.errors import UsageError
+from hostdoctor.errors import Terminated, UsageError, described
 
 PACKAGE = "hostdoctor_site_checks"
 MAX_FILE_BYTES = 1 << 20
@@ -129,9 +129,11 @@ def _module(path: Path, source: bytes, number: int) -> types.ModuleType:
     sys.modules[module.__name__] = module  # where annotations of its own types are looked up
     try:
         exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102  what the option is for
-    except (Exception, SystemExit) as error:
-        where = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise UsageError(f"{path}: cannot be loaded: {where}{type(error).__name__}: {error}") from error
+    except (KeyboardInterrupt, Terminated):
+        raise
+    except BaseException as error:
+        where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        raise UsageError(f"{path}: cannot be loaded: {where}{described(error)}") from error
     return module
 
 

@@ -23,6 +23,7 @@ from hostdoctor.sources.unpacking import DamagedError, Unpacking
 
 MAX_UNPACKED_BYTES = 256 << 20
 _CHUNK_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 12  # unpacked at a time: a damaged report gives what stands before the damage
 _GZIP = b"\x1f\x8b"
 _PCI = "/sys/bus"
 _DRIVER_FAILS = re.compile(r".*(?:NVIDIA-SMI has failed|Failed to initialize NVML)[^\n]{0,200}")
@@ -109,7 +110,7 @@ def read_bug_report(path: Path, label: str) -> BugReportSource:
     One that was cut off gives what it has. Raises SourceError for one that unpacks to more than 256 MiB, cannot be
     read, or holds nothing known.
     """
-    with Unpacking(path) as stream:
+    with Unpacking(path, _PIECE_BYTES) as stream:
         return _source_of(_Pieces(stream.piece, label), label)
 
 

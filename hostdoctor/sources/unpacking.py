@@ -58,7 +58,9 @@ class Unpacking:
     2 GiB or, from 64 MiB on, to more than 250 times its size, or is made of a great many small pieces.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, piece_bytes: int = OUTPUT_BYTES) -> None:
+        """``piece_bytes`` are unpacked at a time; so many are lost before a place that is damaged."""
+        self._piece_bytes = piece_bytes
         try:
             self._file = io.FileIO(path)
         except OSError as error:
@@ -166,7 +168,7 @@ class Unpacking:
     def _decompressed(self) -> bytes:
         """Return decompressed bytes, b"" at the end; what follows the end and is not compressed too is ignored."""
         assert self._inner is not None
-        waiting = self._inner.decompress(b"", OUTPUT_BYTES) if not self._inner.eof else b""
+        waiting = self._inner.decompress(b"", self._piece_bytes) if not self._inner.eof else b""
         while not waiting:
             if self._inner.eof:
                 rest = self._inner.unused_data.lstrip(b"\0")
@@ -174,10 +176,10 @@ class Unpacking:
                 if not rest.startswith(self._magic):
                     return b""
                 self._inner = self._next()
-                waiting = self._inner.decompress(rest, OUTPUT_BYTES)
+                waiting = self._inner.decompress(rest, self._piece_bytes)
                 continue
             data = self._file.read(CHUNK_BYTES)
             if not data:
                 raise EOFError("cut short")
-            waiting = self._inner.decompress(data, OUTPUT_BYTES)
+            waiting = self._inner.decompress(data, self._piece_bytes)
         return waiting

@@ -82,7 +82,6 @@ def test_an_existing_file_is_replaced_only_when_forced(root_of: Root, tmp_path: 
         "a.txt/b",
         "a\nb/c",
         "n" * 256,
-        "\0",
     ],
     ids=lambda t: repr(t),
 )

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import subprocess  # noqa: TID251  ends a process that never ends by itself
 import sys
 from pathlib import Path
 
@@ -89,6 +91,60 @@ def test_a_check_that_breaks_while_it_runs_costs_itself(site: Path) -> None:
     results = {result["id"]: result["status"] for result in json.loads(ran.out)["results"]}
     assert results["ACME1"] == "error"
     assert results["HD201"] == "fail"
+
+
+BREAKING = {
+    "ends the process": "raise SystemExit(0)",
+    "ends it otherwise": "raise GeneratorExit",
+    "raises what is no exception": "class Odd(BaseException): pass\n    raise Odd",
+    "raises what has no words": "class Odd(Exception):\n        def __str__(self): 1 / 0\n    raise Odd",
+    "raises what cannot be printed": "raise ValueError('\\ud800')",
+    "gives a number": "yield 5",
+    "gives nothing": "yield None",
+    "returns a text": "return 'not ours'",
+    "knows another severity": "yield finding('kernel', 'not ours', 'fatal', evidence=[('a', 'b')], remedy=REMEDY)",
+    "names no subject": "yield finding(None, 'not ours', 'warning', evidence=[('a', 'b')], remedy=REMEDY)",
+    "cannot be printed": "yield finding('\\ud800', 'not ours', 'warning', evidence=[('a', 'b')], remedy=REMEDY)",
+    "skips for no reason": "yield Skip(kind='bogus', reason='x')",
+    "changes the host": "host.gpus = ()",
+    "takes no host": "ours()",
+}
+
+
+@pytest.mark.parametrize("case", BREAKING)
+def test_a_check_that_does_what_no_check_may_costs_itself(site: Path, case: str) -> None:
+    """Above all it never ends the process as if all were well."""
+    imports = "from hostdoctor.diagnosis import Skip\n"
+    remedy = "REMEDY = Remedy(text='a', undo='b', verify='c')\n"
+    text = source().replace("@check", f"{imports}{remedy}@check", 1)
+    put(site, "kernel.py", text[: text.index("    if")] + f"    {BREAKING[case]}\n")
+    for format_ in ("json", "text"):
+        ran = hostdoctor("check", "--demo", "--format", format_, "--select", "ACME1,HD204", "--checks-dir", str(site))
+        assert (ran.status, ran.err) == (0, "")
+        if format_ == "json":
+            results = {result["id"]: result["status"] for result in json.loads(ran.out)["results"]}
+            assert results == {"ACME1": "error", "HD204": "fail"}
+
+
+def test_needs_that_are_no_functions_cost_their_check(site: Path) -> None:
+    put(site, "kernel.py", source().replace('"warning")', '"warning", needs=(5,))', 1))
+    (result,) = json.loads(check(site).out)["results"]
+    assert (result["status"], result["reason"]) == ("error", "TypeError: 'int' object is not callable")
+
+
+@pytest.mark.parametrize("where", ["import", "run"])
+def test_a_check_that_never_ends_is_ended_by_a_signal(site: Path, where: str) -> None:
+    endless = "import sys\nsys.stderr.write('here')\nsys.stderr.flush()\nwhile True: pass\n"
+    text = source()
+    body = text[: text.index("    if")] + "".join(f"    {row}\n" for row in endless.splitlines())
+    put(site, "kernel.py", endless + text if where == "import" else body)
+    command = [sys.executable, "-m", "hostdoctor", "check", "--demo", "--checks-dir", str(site)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    assert process.stderr.read(4) == b"here"
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    process.communicate()
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
@@ -195,6 +251,10 @@ BROKEN = {
     "error": ("1 / 0\n", "ZeroDivisionError"),
     "exit": ("raise SystemExit(0)\n", "SystemExit"),
     "bytes": ("\0", "cannot be loaded"),
+    "no exception": ("class Odd(BaseException): pass\nraise Odd('a\\nb')\n", "Odd: a b"),
+    "generator exit": ("raise GeneratorExit\n", "GeneratorExit"),
+    "wordless": ("class Odd(Exception):\n    def __str__(self): 1 / 0\nraise Odd\n", "cannot be loaded: Odd"),
+    "encoding": ("# -*- coding: nonsense -*-\n", "SyntaxError"),
     "recursion": ("def f(): f()\nf()\n", "RecursionError"),
     "no check": ("x = 1\n", "holds no function marked with @check"),
     "imported check": (

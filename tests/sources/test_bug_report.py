@@ -1,6 +1,7 @@
 """NVIDIA bug reports: the map that they give is the host's, as far as they know it; hostile ones end in one line."""
 
 import gzip
+import hashlib
 import io
 import json
 import resource
@@ -20,6 +21,7 @@ from hostdoctor.sources import bug_report as module
 from hostdoctor.sources.base import LSPCI
 from hostdoctor.sources.bug_report import BugReportSource, read_bug_report, source_of
 from hostdoctor.sources.opening import open_source
+from hostdoctor.sources.unpacking import Unpacking
 from hostdoctor.survey import survey_map
 from tests.cli.support import hostdoctor
 from tests.support.bug_report import of_machine, pack, padded
@@ -244,3 +246,21 @@ def test_a_report_of_countless_sections_is_read_as_far_as_any_report_goes(monkey
     found = source_of(io.BytesIO((report("workstation") + files + missing).encode()), "report")
     assert 0 < len(found.listdir("/proc")) < 9999
     assert found.why_unreadable("/proc/m9998") == ("missing", "not in the bug report")
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_a_damaged_report_gives_what_stands_before_the_damage(tmp_path: Path, share: float) -> None:
+    text = "".join(f"{hashlib.sha256(str(i).encode()).hexdigest()}\n" for i in range(20_000))  # packs badly
+    rows = report("workstation") + text
+    packed = bytearray(pack(rows))
+    at = int(len(packed) * share)
+    packed[at : at + 64] = bytes(byte ^ 0x55 for byte in packed[at : at + 64])
+    path = tmp_path / "report.log.gz"
+    path.write_bytes(packed)
+    seen: list[bytes] = []
+    with Unpacking(path, module._PIECE_BYTES) as stream:
+        pieces = module._Pieces(stream.piece, "report")
+        seen += pieces
+    wrong = (at for at, (found, told) in enumerate(zip(b"".join(seen), rows.encode(), strict=False)) if found != told)
+    assert pieces.cut
+    assert next(wrong, len(b"".join(seen))) > len(rows) * share * 0.95
