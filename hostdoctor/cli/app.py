@@ -23,6 +23,7 @@ COMMANDS = {
     "topo": "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives.",
     "explain": "Print one check's documentation.",
     "capture": "Write what the survey reads to one file, for offline use.",
+    "compare": "Compare a workload's results from the near and the far node, p99 with intervals.",
 }
 
 
