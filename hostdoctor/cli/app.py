@@ -28,6 +28,7 @@ COMMANDS = {
     "run": "Become a command, bound to the nodes of its GPUs.",
     "plan": "Plan VRAM, KV cache and concurrency for a model and its traffic.",
     "ps": "Print where running processes and their memory are, against their GPUs' nodes.",
+    "compare": "Compare a workload's results from the near and the far node, p99 with intervals.",
 }
 
 
