@@ -9,9 +9,9 @@ from hostdoctor.parsers.prefix import strip_common_prefix
 
 Object = dict[str, Any]
 
-MAX_DOCUMENTS = 1000
 _FAILURES = 16  # braces in log lines that begin no document
 _REPAIRS = 8
+_REPAIRED_CHARS = 1 << 20  # what has lists per request is not flat
 _INT_DIGITS = 20
 _BEGIN = re.compile(r'\{\s{0,400}"|\[\s{0,400}\{')
 _KEY = re.compile(r'"[A-Za-z_ -]{3,40}"\s{0,8}:')
@@ -33,25 +33,24 @@ def find_objects(text: str) -> list[Object]:
 
 def _objects(text: str) -> Iterator[Object]:
     decoder = json.JSONDecoder(parse_int=_int, parse_constant=_constant, strict=False)
-    failures = documents = position = 0
-    while documents < MAX_DOCUMENTS and (match := _BEGIN.search(text, position)):
+    failures = position = 0
+    while match := _BEGIN.search(text, position):
         try:
             document, position = decoder.raw_decode(text, match.start())
         except (ValueError, RecursionError):
             failures += 1
             position = match.start() + 1
             if failures == 1:
-                yield from _repaired(decoder, text[match.start() :])
+                yield from _repaired(decoder, text[match.start() : match.start() + _REPAIRED_CHARS + 1])
             if failures > _FAILURES:
                 return
             continue
-        documents += 1
         yield from (x for x in (document if isinstance(document, list) else [document]) if isinstance(x, dict))
 
 
 def _repaired(decoder: json.JSONDecoder, text: str) -> Iterator[Object]:
     """Yield the flat object that the end of the text cuts off, without its last value, which may be cut itself."""
-    end = len(text)
+    end = len(text) if len(text) <= _REPAIRED_CHARS else 0
     for _ in range(_REPAIRS):
         end = text.rfind(",", 0, end)
         if end < 0 or "\n\n" in text[end:]:
