@@ -56,6 +56,10 @@ class LayoutError(HostdoctorError):
     """A model's KV cache is laid out in a way that is not known for certain, so that no number is given."""
 
 
+class MeasureError(HostdoctorError):
+    """An experiment cannot be made here: not permitted, no room, no second node, not this machine."""
+
+
 def described(error: BaseException) -> str:
     """Return an exception of somebody else's code as ``ValueError: why``, also one that cannot be put in words."""
     try:

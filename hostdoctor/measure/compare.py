@@ -52,12 +52,13 @@ def compare_runs(
     control: Sequence[RunResult] = (),
     primary: Key = ("itl", "p50"),
     margin: float = MARGIN,
+    names: tuple[str, str] = ("near", "far"),
     force: bool = False,
 ) -> Comparison:
     """Return the comparison of ``near[i]`` with ``far[i]``, each pair run one after the other.
 
-    ``control[i]`` is a further near run of pair i. Raises UsageError where the counts differ, WorkloadError where the
-    runs are of different workloads (with ``force`` that is a warning).
+    ``control[i]`` is a further near run of pair i, ``names`` what the two arms are called. Raises UsageError where the
+    counts differ, WorkloadError where the runs are of different workloads (with ``force`` that is a warning).
     """
     if len(near) != len(far) or len(control) > len(near):
         raise UsageError(
@@ -69,11 +70,12 @@ def compare_runs(
     if differing and not force:
         raise WorkloadError(f"not the same workload (--force compares anyway): {'; '.join(differing)}")
     rows = _judged(_rows(near, far, control), primary)
-    names = [*METRICS, *sorted({name for name, _ in rows} - {*METRICS})]
+    latencies = [*METRICS, *sorted({name for name, _ in rows} - {*METRICS})]
     return Comparison(
+        arms=names,
         pairs=len(near),
-        primary=_primary(rows, primary, margin),
-        metrics={name: Quantiles(p50=rows[name, "p50"], p99=rows[name, "p99"]) for name in names},
+        primary=_primary(rows, primary, margin, names),
+        metrics={name: Quantiles(p50=rows[name, "p50"], p99=rows[name, "p99"]) for name in latencies},
         failed_requests=FailedRequests(near=_failed(near), far=_failed(far)),
         warnings=(*(f"not the same workload: {text}" for text in differing), *remarks(arms)),
         provenance=Provenance(near=_bare(near), far=_bare(far), control=_bare(control)),
@@ -201,13 +203,13 @@ def _interval(arm: _Arm, pooled: bool) -> Interval | None:
     return (arm.whole.low, arm.whole.high) if pooled and arm.whole is not None else None
 
 
-def _primary(rows: dict[Key, Row], primary: Key, margin: float) -> Primary:
+def _primary(rows: dict[Key, Row], primary: Key, margin: float, names: tuple[str, str]) -> Primary:
     row, tail = rows[primary], rows[primary[0], "p99"]
     return Primary(
         metric=primary[0],
         quantile=primary[1],
         verdict=row.verdict,
-        words=words(row),
+        words=words(row, names),
         guard="not-applicable" if primary[1] == "p99" else guard(row, tail, margin),
         margin=margin,
     )

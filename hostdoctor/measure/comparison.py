@@ -79,9 +79,13 @@ class Provenance(Fact, frozen=True, kw_only=True):
 
 
 class Comparison(Fact, frozen=True, kw_only=True):
-    """Near against far over ``pairs`` pairs; ``metrics`` by ``ttft``, ``tpot``, ``itl``, ``e2el`` (and ``wall``)."""
+    """Near against far over ``pairs`` pairs; ``metrics`` by ``ttft``, ``tpot``, ``itl``, ``e2el`` (and ``wall``).
+
+    ``arms`` names what ``near_…`` and ``far_…`` hold: other arms than these two are compared in the same fields.
+    """
 
     schema_version: str = SCHEMA_VERSION
+    arms: tuple[str, str] = ("near", "far")
     pairs: int
     primary: Primary
     metrics: dict[str, Quantiles]

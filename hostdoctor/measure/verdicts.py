@@ -27,10 +27,10 @@ def _differs(paired: Paired) -> bool:
     return paired.ratio_ci is not None and not paired.ratio_ci[0] <= 1 <= paired.ratio_ci[1]
 
 
-def words(row: Row) -> str:
-    """Return the row's verdict in words: ``near is faster by 12 %``."""
+def words(row: Row, names: tuple[str, str] = ("near", "far")) -> str:
+    """Return the row's verdict in words: ``near is faster by 12 %``; ``names`` are what the arms are called."""
     if row.verdict in ("near-faster", "far-faster") and row.ratio is not None:
-        arm, ratio = ("near", row.ratio) if row.verdict == "near-faster" else ("far", 1 / row.ratio)
+        arm, ratio = (names[0], row.ratio) if row.verdict == "near-faster" else (names[1], 1 / row.ratio)
         return f"{arm} is faster by {share(ratio - 1)}"
     if row.verdict == "no-measurable-difference":
         seen = f" (would have seen ≥ {share(row.detectable_ratio - 1)})" if row.detectable_ratio is not None else ""

@@ -116,7 +116,7 @@ def _within_reach(
     """Return each GPU's nodes that the caller may use, and a warning for each that is left out."""
     kept, warnings = [], []
     for label, place in zip(selection.labels, places, strict=True):
-        refusals = {i: why for i in place.nodes if (why := _refusal(host, i, reach)) is not None}
+        refusals = {i: why for i in place.nodes if (why := refusal(host, i, reach)) is not None}
         own = tuple(i for i in place.nodes if i not in refusals)
         if not own:
             raise PlacementError(f"{label}: {'; '.join(refusals.values())}")
@@ -125,7 +125,8 @@ def _within_reach(
     return kept, tuple(warnings)
 
 
-def _refusal(host: Host, node_id: int, reach: Reach) -> str | None:
+def refusal(host: Host, node_id: int, reach: Reach) -> str | None:
+    """Return why the caller cannot be bound to a node, None where nothing forbids it."""
     node = nodes_by_id(host)[node_id]
     if reach.mems is not None and node_id not in reach.mems:
         return f"the caller's memory nodes (Mems_allowed_list {host.allowed.mems}) leave out node {node_id} (HD106)"

@@ -20,7 +20,7 @@ BLOCK_STAT = (
     "write_ticks_ms", "", "io_ticks_ms", "time_in_queue_ms", "discard_ios", "discard_merges", "discard_sectors",
     "discard_ticks_ms", "flush_ios", "flush_ticks_ms",
 )  # fmt: skip
-STEAL = 7  # of user nice system idle iowait irq softirq steal; guest time is in user already
+IDLE, IO_WAIT, STEAL = 3, 4, 7  # of user nice system idle iowait irq softirq steal; guest time is in user already
 _CPU = re.compile(r"^cpu(\d{1,5}) ((?:\d{1,18} ){7}\d{1,18})", re.MULTILINE)
 _PAIR = re.compile(r"^(\w+) (\d{1,18})$", re.MULTILINE)
 _PRESSURE = re.compile(r"^(some|full) .*\btotal=(\d{1,18})$", re.MULTILINE)
@@ -73,10 +73,11 @@ def _vmstat(source: Source) -> Iterator[tuple[str, int]]:
 
 
 def _cpus(source: Source) -> Iterator[tuple[str, int]]:
-    """Yield each CPU's stolen ticks and all of its ticks."""
+    """Yield each CPU's stolen ticks, those in which it had nothing to run, and all of its ticks."""
     for cpu, values in _CPU.findall(source.read("/proc/stat") or ""):
         ticks = [int(value) for value in values.split()]
         yield f"cpu{cpu}.steal", ticks[STEAL]
+        yield f"cpu{cpu}.idle", ticks[IDLE] + ticks[IO_WAIT]
         yield f"cpu{cpu}.total", sum(ticks)
 
 

@@ -68,6 +68,7 @@ def test_names_and_rises() -> None:
         "vmstat.pswpin": 1,
         "vmstat.pswpout": 0,
         "cpu0.steal": 1,
+        "cpu0.idle": 9,
         "cpu0.total": 10,
         "psi.memory.some.total_us": 50,
         "psi.memory.full.total_us": 0,

@@ -1,0 +1,317 @@
+"""``hostdoctor compare -- COMMAND``: from options to a plan, and the experiment with its progress."""
+
+import datetime
+import signal
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+
+from hostdoctor.cli.common import FULL_TIMEOUT_S, emit, finite, open_evidence, survey_host, terminal_style
+from hostdoctor.cli.compare import primary_of
+from hostdoctor.cli.placing import Wish, place
+from hostdoctor.errors import HostdoctorError, MeasureError, PlacementError, UsageError
+from hostdoctor.facts import Fact, Host
+from hostdoctor.measure.trial import Step, carry_out, experiment
+from hostdoctor.measure.trial_arms import bound_arm, client_cpus, current_arm, refuse_busy_gpus
+from hostdoctor.measure.trial_files import Folder
+from hostdoctor.measure.trial_model import Arm, Plan
+from hostdoctor.measure.trial_plan import LOAD_SHARE, rate_found, roles_of, uses
+from hostdoctor.measure.trial_server import default_ready_url, refuse_beyond_loopback, server_words
+from hostdoctor.outputs.trial_text import render_dry_run, render_experiment, render_forecast, render_step
+from hostdoctor.parsers.cpulist import parse_cpulist
+from hostdoctor.placement.model import Arm as NearOrFar
+from hostdoctor.placement.model import Launch
+from hostdoctor.sources.base import Source
+
+SIGINT_STATUS = 130
+
+
+class Asked(Fact, frozen=True, kw_only=True):
+    """What the options asked for."""
+
+    command: tuple[str, ...]
+    server: str
+    ready_url: str
+    ready_timeout_s: float
+    arms: str
+    control: bool
+    pairs: int
+    warm_ups: int
+    metric: str
+    margin: float
+    result: str
+    rate: float | None
+    capacity: float | None
+    probe: bool
+    timeout_s: float
+    gpus: str
+    node: int | None
+    far_node: int | None
+    client_cpus: str
+    engine: str
+    engine_version: str
+    assume_node: int | None
+    use_isolated: bool
+    out: str | None
+    resume: str | None
+    dry_run: bool
+    force: bool
+    format: str
+    elsewhere: tuple[str, ...] = ()
+
+
+class _Launches(NamedTuple):
+    near: Launch
+    far: Launch | None
+
+
+def run_here(asked: Asked) -> None:
+    """Make the experiment, or say what it would do."""
+    if asked.elsewhere:
+        raise MeasureError(
+            f"{asked.elsewhere[0][:80]}: a workload runs on this host, now, not on a capture (no --from)"
+        )
+    source = open_evidence(None, demo=False, timeout_s=FULL_TIMEOUT_S)
+    host = survey_host(source)
+    if asked.resume is not None:
+        folder = Folder(Path(asked.resume))
+        plan = _resumed(asked, folder, host)
+    else:
+        folder = Folder(Path(asked.out or f"hostdoctor-compare-{datetime.datetime.now():%Y%m%d-%H%M%S}"))
+        plan = make_plan(asked, source, host)
+    if asked.dry_run:
+        emit(render_dry_run(plan, str(folder.path)))
+        return
+    if plan.gpu_indices and not asked.force:
+        refuse_busy_gpus(host, plan.gpu_indices)
+    if asked.resume is None:
+        folder.create(plan, host)
+    _say(render_forecast(plan, str(folder.path)))
+    _finish(asked, plan, folder, _made(source, host, plan, folder))
+
+
+def _made(source: Source, host: Host, plan: Plan, folder: Folder) -> "int | HostdoctorError | None":
+    """Make the runs; return the status that a signal asked for, or why they ended early."""
+    try:
+        carry_out(source, host, plan, folder, lambda step: _say(_progress(step)))
+    except KeyboardInterrupt:
+        return SIGINT_STATUS
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else SIGINT_STATUS
+    except HostdoctorError as error:
+        return error
+    return None
+
+
+def _finish(asked: Asked, plan: Plan, folder: Folder, early: "int | HostdoctorError | None") -> None:
+    """Keep and print what the runs say, also those before an early end, and exit as that asks."""
+    try:
+        result = experiment(plan, folder)
+    except MeasureError as nothing:
+        if early is None:
+            raise
+        result, why = None, nothing
+    if result is not None:
+        if asked.format == "json":
+            from hostdoctor.outputs.report_json import render_json
+
+            emit(render_json(result))
+        else:
+            emit(render_experiment(result, terminal_style()))
+        if not isinstance(early, HostdoctorError):  # the disk may be what failed
+            folder.conclude(result)
+    if isinstance(early, HostdoctorError):
+        raise early
+    if early is not None:
+        kept = "what was measured until then is kept" if result is not None else str(why)
+        _say(f"ended early by {_signal(early)}: {kept}; --resume {folder.path} goes on")
+        raise typer.Exit(early)
+
+
+def _resumed(asked: Asked, folder: Folder, host: Host) -> Plan:
+    if asked.command or asked.server:
+        raise UsageError("--resume goes on with its own command: give none")
+    plan = folder.plan()
+    if plan.hostname != host.system.hostname:
+        raise MeasureError(f"--resume: begun on {plan.hostname}, this is {host.system.hostname}")
+    return plan
+
+
+# --- the plan ---
+
+
+def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
+    """Return what will be run; raise UsageError, PlacementError or MeasureError with the reason where it cannot be."""
+    from hostdoctor import __version__
+    from hostdoctor.measure.trial_run import now
+
+    if not asked.command:
+        raise UsageError("compare: give a command after --, or results: --near FILE … --far FILE …")
+    words = server_words(asked.server) if asked.server else asked.command
+    order = roles_of(_arm_names(asked.arms), control=asked.control)
+    launches = _launches(asked, source, host, words, needs_far="far" in order)
+    free = parse_cpulist(asked.client_cpus) if asked.client_cpus else frozenset[int]()
+    arms = {"near": bound_arm(host, launches.near, free)}
+    if launches.far is not None:
+        arms["far"] = bound_arm(host, launches.far, free)
+    left = asked.client_cpus or client_cpus(host, arms.values())
+    if "current" in order:
+        arms["current"] = current_arm(words, launches.near.environment)
+    has_result = bool(asked.result) or uses(asked.command, "{result}")
+    metric, quantile = primary_of(asked.metric or ("itl" if has_result else "wall"))
+    rate, limit = _rates(asked, has_result=has_result)
+    ready_url = (asked.ready_url or default_ready_url(words, launches.near.engine)) if asked.server else None
+    if ready_url is not None:
+        refuse_beyond_loopback(ready_url)
+    return Plan(
+        created=now(),
+        hostdoctor=__version__,
+        hostname=host.system.hostname,
+        versions=_versions(host, launches.near),
+        order=order,
+        pairs=asked.pairs,
+        warm_ups=asked.warm_ups,
+        probes=asked.probe,
+        arms=arms,
+        server=bool(asked.server),
+        client=asked.command if asked.server else (),
+        client_cpus=left if asked.server else None,
+        result=str(Path(asked.result).absolute()) if asked.result else None,
+        ready_url=ready_url,
+        ready_timeout_s=finite("--ready-timeout", asked.ready_timeout_s),
+        run_timeout_s=finite("--timeout", asked.timeout_s),
+        rate_per_s=rate,
+        rate_limit_per_s=limit,
+        metric=metric,
+        quantile=quantile,
+        margin=asked.margin,
+        gpu_indices=tuple(i for p in launches.near.binding.selection.gpus if (i := host.gpus[p].index) is not None),
+        notes=tuple(_notes(asked, arms, left, has_result=has_result)),
+    )
+
+
+def _arm_names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if text else ("current", "near", "far")
+
+
+def _launches(asked: Asked, source: Source, host: Host, words: tuple[str, ...], *, needs_far: bool) -> _Launches:
+    """Return how the workload is started near, and far where that is wanted."""
+    if asked.node is None:
+        _want_gpus(asked, host)
+    near = _launch(asked, source, host, words, "near")
+    if not needs_far:
+        return _Launches(near, None)
+    from hostdoctor.placement.on_node import why_no_far
+
+    nodes = near.binding.nodes
+    why = None if near.binding.spans else why_no_far(host, nodes, use_isolated=asked.use_isolated)
+    if why is not None:
+        raise PlacementError(
+            f"no far arm: {why}; --arms current,near compares near with today's launch, --arms near,near tests whether"
+            " this host repeats itself"
+        )
+    return _Launches(near, _launch(asked, source, host, words, "far"))
+
+
+def _want_gpus(asked: Asked, host: Host) -> None:
+    if asked.far_node is not None:
+        raise UsageError("--far-node goes with --node")
+    if not host.gpus:
+        raise MeasureError("no GPU here: --node N compares from NUMA nodes (--far-node M: which is far)")
+    if host.nvidia.state != "ok" and not asked.force:
+        why = host.nvidia.reason or host.nvidia.state or "not asked"
+        raise MeasureError(f"the NVIDIA driver does not answer ({why}): --node N compares without a GPU")
+
+
+def _launch(asked: Asked, source: Source, host: Host, words: tuple[str, ...], arm: NearOrFar) -> Launch:
+    if asked.node is None:
+        wish = Wish(
+            gpus=asked.gpus,
+            engine=asked.engine,
+            engine_version=asked.engine_version,
+            policy="bind",
+            arm=arm,
+            assume_node=asked.assume_node,
+            use_isolated=asked.use_isolated,
+        )
+        return place(source, host, wish, list(words), FULL_TIMEOUT_S)
+    from hostdoctor.placement.engine_version import installed_version
+    from hostdoctor.placement.engines import recognise
+    from hostdoctor.placement.launching import launch
+    from hostdoctor.placement.on_node import bind_to_node, farthest_node
+
+    node = asked.node
+    if arm == "far":
+        far = asked.far_node
+        node = farthest_node(host, node, use_isolated=asked.use_isolated) if far is None else far
+    if arm == "far" and node == asked.node:
+        raise UsageError("--far-node is --node: --arms near,near is near against itself")
+    command = recognise(list(words), asked.engine or None)
+    binding = bind_to_node(host, node, arm=arm, use_isolated=asked.use_isolated)
+    return launch(binding, command, version=installed_version(command, FULL_TIMEOUT_S), nics=False)
+
+
+def _rates(asked: Asked, *, has_result: bool) -> tuple[float | None, float | None]:
+    """Return the rate for all arms and the most that it may be; raise UsageError for what does not go together."""
+    used = uses(asked.command, "{rate}")
+    if not used and (asked.rate or asked.capacity or asked.probe):
+        raise UsageError("--rate, --capacity and --probe-capacity set {rate}, and the command has none")
+    if used and not (asked.rate or asked.capacity or asked.probe):
+        raise UsageError("{rate}: say how many requests a second: --rate, or --capacity or --probe-capacity")
+    if asked.probe and not has_result:
+        raise UsageError("--probe-capacity reads the command's result: {result} or --result names it")
+    if asked.capacity is None:
+        return asked.rate, None
+    limit = rate_found([asked.capacity])
+    if asked.rate is not None and asked.rate > LOAD_SHARE * asked.capacity:
+        raise UsageError(f"--rate {asked.rate:g} is above {100 * LOAD_SHARE:.0f} % of --capacity: at most {limit:g}")
+    return asked.rate or limit, LOAD_SHARE * asked.capacity
+
+
+def _versions(host: Host, launch: Launch) -> dict[str, str]:
+    system = host.system
+    told = {
+        "nvidia driver": system.nvidia_driver,
+        "kernel": system.kernel,
+        launch.engine if launch.engine != "generic" else "engine": launch.engine_version,
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _notes(asked: Asked, arms: dict[str, Arm], left: str | None, *, has_result: bool) -> list[str]:
+    found = []
+    if asked.server and left is None:
+        found.append("no CPU is left outside the arms: the client runs on the server's too (--client-cpus keeps some)")
+    elif asked.server and "current" in arms:
+        found.append("the current arm is not bound: its server may run on the client's CPUs too")
+    if asked.server and not has_result:
+        found.append("the command names no result: what is compared is how long it takes")
+    if asked.server and not uses(asked.command, "{seed}"):
+        found.append("the command has no {seed}: every run sends the same requests")
+    if uses(asked.command, "{rate}") and asked.capacity is None and not asked.probe:
+        found.append("the arms' capacity is not known (--probe-capacity): above 80 % of it tails measure the queue")
+    if asked.server and not uses(asked.command, "{rate}"):
+        found.append("the command has no {rate}: whether all arms meet the same load is up to it")
+    if asked.warm_ups == 0:
+        found.append("no warm-up: the first runs may have met a cold page cache")
+    return found
+
+
+# --- what is said ---
+
+
+def _progress(step: Step) -> str:
+    return render_step(step.record, step.left, step.seconds_left)
+
+
+def _say(text: str) -> None:
+    from hostdoctor.outputs.words import printable
+
+    for line in text.splitlines():
+        typer.echo(f"hostdoctor: {printable(line)}", err=True)
+
+
+def _signal(status: int) -> str:
+    names = {int(number): number.name for number in signal.Signals}
+    return names.get(status - 128, f"signal {status - 128}")
