@@ -9,6 +9,7 @@ from hostdoctor.diagnosis.process_places import ProcessReport
 from hostdoctor.diagnosis.report import Report
 from hostdoctor.facts import Host
 from hostdoctor.measure.comparison import Comparison
+from hostdoctor.measure.trial_model import Experiment
 from hostdoctor.outputs.report_json import json_schema
 
 FOLDER = Path(__file__).parents[2] / "hostdoctor" / "schemas"
@@ -19,6 +20,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "plan-unsupported.schema.json": Unsupported,
     "processes.schema.json": ProcessReport,
     "comparison.schema.json": Comparison,
+    "experiment.schema.json": Experiment,
 }
 
 
