@@ -12,7 +12,7 @@ from hostdoctor.parsers.cpulist import parse_cpulist
 from hostdoctor.parsers.proc_pid import parse_stat
 from hostdoctor.sources.base import Source
 from hostdoctor.survey.process_memory import with_memory
-from hostdoctor.survey.processes import PS_LIMIT_BYTES, gpu_users, read_processes
+from hostdoctor.survey.processes import PS_LIMIT_BYTES, gpu_users, read_processes, read_stat
 
 INSIDE = 0.95
 MAX_THREADS = 65536
@@ -45,7 +45,7 @@ def read_place(source: Source, host: Host, pids: Iterable[int], arm: Arm, when: 
         for cpu in last:
             by_node[homes.get(cpu, "?")] = by_node.get(homes.get(cpu, "?"), 0) + 1
         told, more = with_memory(source, process, ())
-        gaps = (*gaps, *more)
+        gaps = (*gaps, *more) if read_stat(source, process.pid) is not None else gaps  # who has ended needs no place
         pages = () if told is None else told.memory
         for node in pages:
             bytes_by_node[str(node.node)] = bytes_by_node.get(str(node.node), 0) + _own(node)

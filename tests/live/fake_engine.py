@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import http.server
+import itertools
 import json
 import os
 import signal
@@ -31,7 +32,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     server: Server
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
         if self.path == "/health":
@@ -84,7 +85,7 @@ def bench(options: argparse.Namespace) -> None:
                 times += [time.monotonic() for _ in answer]
         except OSError as failed:
             error = str(failed)
-        gaps = [later - earlier for earlier, later in zip(times[:-1], times[1:], strict=True)]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
         ttfts.append(gaps[0] if gaps else 0.0)
         itls.append(gaps[1:])
         errors.append(error)

@@ -1,7 +1,6 @@
-"""``compare -- COMMAND`` on this machine, near against near: servers that are restarted, and everything that goes wrong."""
+"""``compare -- COMMAND`` here, near against near: servers that are restarted, and everything that goes wrong."""
 
 import json
-import os
 import shlex
 import signal
 import socket
@@ -10,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -270,4 +268,4 @@ def test_an_existing_folder_is_left_alone(start: Start, tmp_path: Path) -> None:
     done = ended(start())
     assert done.status == 64
     assert "is not empty (--resume goes on with an experiment)" in done.err
-    assert os.listdir(tmp_path / "out") == ["mine"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
