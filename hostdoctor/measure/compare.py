@@ -69,7 +69,7 @@ def compare_runs(
     differing = differences(arms)
     if differing and not force:
         raise WorkloadError(f"not the same workload (--force compares anyway): {'; '.join(differing)}")
-    rows = _judged(_rows(near, far, control), primary)
+    rows = _judged(_rows(near, far, control, primary[0]), primary)
     latencies = [*METRICS, *sorted({name for name, _ in rows} - {*METRICS})]
     return Comparison(
         arms=names,
@@ -85,8 +85,11 @@ def compare_runs(
 _Measured = tuple[_Arm, _Arm, list[tuple[float, float]], Paired | None]
 
 
-def _rows(near: Sequence[RunResult], far: Sequence[RunResult], control: Sequence[RunResult]) -> dict[Key, _Measured]:
-    names = dict.fromkeys([*METRICS, *(name for run in (*near, *far) for name in run.latencies)])
+def _rows(
+    near: Sequence[RunResult], far: Sequence[RunResult], control: Sequence[RunResult], primary: str
+) -> dict[Key, _Measured]:
+    told = [name for run in (*near, *far) for name in run.latencies] if near else [primary]
+    names = dict.fromkeys([*METRICS, *told])
     return {(name, quantile): _measured(name, quantile, near, far, control) for name in names for quantile in SHARES}
 
 

@@ -36,9 +36,7 @@ def conclude(plan: Plan, records: Sequence[TrialRecord], results: Results) -> Ex
     discarded: list[Discarded] = []
     main = _compared(plan, records, results, other, discarded)
     if main is None:
-        whys = dict.fromkeys(reason for pair in discarded for reason in pair.reasons)
-        because = f": every pair was discarded ({'; '.join(whys)[:300]})" if whys else ""
-        raise MeasureError(f"no pair of runs to compare yet{because}")
+        raise MeasureError("no pair of runs to compare yet")
     both = other == "far" and "current" in plan.order
     production = _compared(plan, records, results, "current", discarded) if both else None
     planned = trials(plan)
@@ -107,9 +105,13 @@ def _cold(one: TrialRecord, other: TrialRecord) -> list[str]:
 def _compared(
     plan: Plan, records: Sequence[TrialRecord], results: Results, other: Role, discarded: list[Discarded]
 ) -> Comparison | None:
-    """Return near against another role over the pairs that count; the others are added to ``discarded``."""
+    """Return near against another role over the pairs that count; the others are added to ``discarded``.
+
+    None where no pair was run at all.
+    """
     by_place = {(r.trial.pair, r.trial.role): r for r in records if r.trial.kind == "run"}
     near, far, control = [], [], []
+    known = len(discarded)
     for pair in range(plan.pairs):
         one, two, again = (by_place.get((pair, role)) for role in ("near", other, "again"))
         if one is None or two is None:
@@ -124,7 +126,7 @@ def _compared(
         # a run without latencies keeps the place of a control that does not count
         blank = msgspec.structs.replace(first, latencies={}, source=f"{first.source} (no control)")
         control.append(results[again.trial.number] if again is not None and usable else blank)
-    if not near:
+    if not near and len(discarded) == known:
         return None
     has_control = any(run.latencies for run in control)
     return compare_runs(

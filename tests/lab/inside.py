@@ -142,6 +142,13 @@ def filtered(how: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "tests.lab.without_mempolicy", how)
 
 
+def compared(name: str, *options: str) -> tuple[str, ...]:
+    """Return hostdoctor's arguments for an experiment whose files are left beside its answer."""
+    plain = ("--pairs", "6", "--no-control", "--warm-ups", "0", "--format", "json")
+    walk = (sys.executable, "-m", "tests.lab.walking")
+    return ("compare", "--out", str(OUT / name / "experiment"), *plain, *options, "--", *walk)
+
+
 CAPTURE = {"capture": ("capture", "-o", str(OUT / "plain" / "capture.tar.gz"))} if "capture" in COMMANDS else {}
 SCENARIOS = {
     "plain": Scenario(
@@ -182,6 +189,20 @@ SCENARIOS = {
     "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
     "processes": Scenario(
         runs={}, tools=LOOKS | {f"numastat-{name}": numastat(name) for name in PROCESSES}, prepare=running
+    ),
+    "compare": Scenario(
+        runs={
+            "near-far": compared("compare", "--node", "0", "--arms", "near,far"),
+            "no-driver": ("compare", "--gpus", "0", "--", "true"),
+        }
+    ),
+    "compare-cpuset": Scenario(
+        runs={
+            "near-far": compared("compare-cpuset", "--node", "0", "--arms", "near,far"),
+            "far-node": compared("compare-cpuset", "--node", "1", "--far-node", "0"),
+        },
+        prepare=cpuset,
+        before=(*IN_CGROUP, "/sys/fs/cgroup/near0"),
     ),
     "processes-nobody": Scenario(runs={}, tools={"all": LOOKS["all"]}, prepare=running, user=NOBODY),
 }
