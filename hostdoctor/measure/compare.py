@@ -8,6 +8,7 @@ import msgspec
 from hostdoctor.errors import HostdoctorError, UsageError
 from hostdoctor.facts.runs import Latency, RunResult
 from hostdoctor.measure.comparison import (
+    ARMS,
     Comparison,
     FailedRequests,
     Interval,
@@ -53,27 +54,29 @@ def compare_runs(
     primary: Key = ("itl", "p50"),
     margin: float = MARGIN,
     force: bool = False,
+    names: tuple[str, str] = ARMS,
 ) -> Comparison:
     """Return the comparison of ``near[i]`` with ``far[i]``, each pair run one after the other.
 
     ``control[i]`` is a further near run of pair i. Raises UsageError where the counts differ, WorkloadError where the
-    runs are of different workloads (with ``force`` that is a warning).
+    runs are of different workloads (with ``force`` that is a warning). ``names`` are what words call near and far.
     """
     if len(near) != len(far) or len(control) > len(near):
         raise UsageError(
             f"{len(near)} near runs, {len(far)} far runs, {len(control)} control runs: in the order given they are the"
             " pairs, so as many near as far are needed, and no more controls"
         )
-    arms = {"near": near, "far": far, "control": control}
+    arms = {names[0]: near, names[1]: far, "control": control}
     differing = differences(arms)
     if differing and not force:
         raise WorkloadError(f"not the same workload (--force compares anyway): {'; '.join(differing)}")
-    rows = _judged(_rows(near, far, control), primary)
-    names = [*METRICS, *sorted({name for name, _ in rows} - {*METRICS})]
+    rows = _judged(_rows(near, far, control), primary, names)
+    metrics = [*METRICS, *sorted({name for name, _ in rows} - {*METRICS})]
     return Comparison(
+        arms=names,
         pairs=len(near),
-        primary=_primary(rows, primary, margin),
-        metrics={name: Quantiles(p50=rows[name, "p50"], p99=rows[name, "p99"]) for name in names},
+        primary=_primary(rows, primary, margin, names),
+        metrics={name: Quantiles(p50=rows[name, "p50"], p99=rows[name, "p99"]) for name in metrics},
         failed_requests=FailedRequests(near=_failed(near), far=_failed(far)),
         warnings=(*(f"not the same workload: {text}" for text in differing), *remarks(arms)),
         provenance=Provenance(near=_bare(near), far=_bare(far), control=_bare(control)),
@@ -127,12 +130,12 @@ def _of_run(latency: Latency, quantile: QuantileName) -> float | None:
     return latency.quantiles_ms.get(quantile)
 
 
-def _judged(measured: dict[Key, _Measured], primary: Key) -> dict[Key, Row]:
+def _judged(measured: dict[Key, _Measured], primary: Key, names: tuple[str, str]) -> dict[Key, Row]:
     """Return the rows with their verdicts; the primary and its p99 (the guard) stand alone, Holm joins the others."""
     if primary not in measured:
         raise UsageError(f"no run has the latency {primary[0]!r}")
     alone = {primary, (primary[0], "p99")}
-    lacking = {key: _lacking(near, far, SHARES[key[1]], pairs) for key, (near, far, pairs, _) in measured.items()}
+    lacking = {key: _lacking(values, SHARES[key[1]], names) for key, values in measured.items()}
     family = [key for key in measured if key not in alone and lacking[key] is None]
     paired = {key: _paired(measured[key], lacking[key], len(family) if key in family else 1) for key in measured}
     told = [key for key in family if paired[key].p_value is not None]
@@ -148,12 +151,13 @@ def _paired(measured: _Measured, lacking: str | None, tests: int) -> Paired:
     return paired
 
 
-def _lacking(near: _Arm, far: _Arm, p: float, pairs: Sequence[object]) -> str | None:
+def _lacking(measured: _Measured, p: float, names: tuple[str, str]) -> str | None:
     """Return what the samples lack for this quantile, None where nothing is known to."""
+    near, far, pairs, _ = measured
     if not pairs:
         return "no pair of runs tells it"
     needed = samples_needed(p)
-    for name, arm in (("near", near), ("far", far)):
+    for name, arm in zip(names, (near, far), strict=True):
         if arm.samples is not None and arm.samples < needed:
             return f"{TOO_SMALL}: {name} has {arm.samples} of {needed} samples"
         if p >= _TAIL and arm.smallest_run is not None and arm.smallest_run < round(1 / (1 - p)):
@@ -201,13 +205,13 @@ def _interval(arm: _Arm, pooled: bool) -> Interval | None:
     return (arm.whole.low, arm.whole.high) if pooled and arm.whole is not None else None
 
 
-def _primary(rows: dict[Key, Row], primary: Key, margin: float) -> Primary:
+def _primary(rows: dict[Key, Row], primary: Key, margin: float, names: tuple[str, str]) -> Primary:
     row, tail = rows[primary], rows[primary[0], "p99"]
     return Primary(
         metric=primary[0],
         quantile=primary[1],
         verdict=row.verdict,
-        words=words(row),
+        words=words(row, names),
         guard="not-applicable" if primary[1] == "p99" else guard(row, tail, margin),
         margin=margin,
     )

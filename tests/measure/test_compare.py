@@ -7,6 +7,8 @@ from hostdoctor.errors import UsageError
 from hostdoctor.facts.runs import RunResult
 from hostdoctor.measure.comparison import Comparison, Row
 from hostdoctor.measure.statistics import WorkloadError, compare_runs, share, words
+from hostdoctor.outputs.comparison_text import render_comparison
+from hostdoctor.outputs.style import Style
 from tests.measure.runs import arm, run, told
 
 
@@ -129,6 +131,15 @@ def test_another_primary_may_be_declared() -> None:
     assert (found.primary.quantile, found.primary.verdict, found.primary.guard) == (
         "p99", "near-faster", "not-applicable",
     )  # fmt: skip
+
+
+def test_an_arm_may_have_another_name() -> None:
+    found = compare_runs(arm(seed=1), arm(1.2, seed=2), names=("near", "current"))
+    assert found.arms == ("near", "current")
+    assert compare_runs(arm(1.2, seed=2), arm(seed=1), names=("near", "current")).primary.words.startswith("current is")
+    text = render_comparison(found, Style())
+    assert "current ms [95 %]" in text
+    assert "near is not worse than current by more than 10 %" in text
 
 
 def test_wall_time_of_a_command_is_a_latency_too() -> None:
