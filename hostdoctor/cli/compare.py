@@ -71,7 +71,8 @@ def _share(margin: float) -> float:
 
 
 def _primary(text: str) -> "Key":
-    from hostdoctor.measure.compare import METRICS, SHARES
+    from hostdoctor.measure.arms import SHARES
+    from hostdoctor.measure.compare import METRICS
 
     name, _, quantile = text.lower().partition(".")
     for known in SHARES:
