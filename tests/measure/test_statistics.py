@@ -112,6 +112,26 @@ def test_bursts_widen_the_interval_and_the_same_samples_shuffled_do_not() -> Non
     assert shuffled.clusters > 100
 
 
+def test_bursts_widen_by_the_stated_ranks() -> None:
+    source = random.Random(4)
+    samples = [source.lognormvariate(0, 0.1) * (3 if i % 1000 < 8 else 1) for i in range(40_000)]
+    samples[500:600] = [3 * x for x in samples[500:600]]
+    found, ordered = estimate_quantile(samples, 0.99), sorted(samples)
+    assert found.burst_factor is not None
+    assert found.burst_factor > 2
+    half = 2.0930 * math.sqrt(40_000 * 0.99 * 0.01 * found.burst_factor)
+    assert found.low == ordered[math.floor(39_600 - half) - 1]
+    assert found.high == ordered[math.ceil(39_600 + half) + 1 - 1]
+
+
+def test_the_upper_end_may_be_the_largest_sample() -> None:
+    samples = [float(i) for i in range(364)]
+    for position, large in ((10, 1e3), (100, 1e4), (200, 1e5), (300, 1e6)):
+        samples.insert(position, large)
+    found = estimate_quantile(samples, 0.99)
+    assert (found.samples, found.burst_factor, found.high) == (368, 1.0, 1e6)
+
+
 def test_few_separate_bursts_are_too_few_for_a_p99() -> None:
     samples = [1.0 + i / 1e6 for i in range(10_000)]
     samples[3000:3150] = [5.0 + i for i in range(150)]
@@ -210,6 +230,9 @@ def test_what_an_experiment_could_see_is_known_beforehand() -> None:
     assert fewer is not None
     assert more is not None
     assert more < fewer
+    alone = detectable_ratio(0.07, 20)
+    assert alone is not None
+    assert alone < more
 
 
 def test_pairs_that_do_not_vary_say_nothing_of_what_they_could_have_seen() -> None:
