@@ -9,6 +9,7 @@ import pytest
 
 from hostdoctor.budget.gpus import GPUS
 from tests.cli.support import hostdoctor
+from tests.support.serving_results import options, write_results
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 MANUAL = (Path(__file__).parents[1] / "docs" / "plan.md").read_text(encoding="utf-8")
@@ -18,6 +19,7 @@ BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 # Options of lstopo, numactl, vLLM and others that recipes name.
 FOREIGN = {
     *("--of", "--hardware", "--cpunodebind", "--membind"),
+    *("--port", "--model", "--seed", "--request-rate", "--save-result", "--save-detailed", "--result-filename"),
     *("--tensor-parallel-size", "--kv-offloading-size", "--kv-offloading-backend", "--numa-bind", "--numa-bind-nodes"),
 }
 
@@ -52,6 +54,12 @@ def test_the_options_of_the_manual_exist() -> None:
     assert [option for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", MANUAL) if option not in help_text] == []
 
 
+def test_the_comparison_shown_is_of_such_runs(tmp_path: Path) -> None:
+    arms = {"near": write_results(tmp_path, "near"), "control": write_results(tmp_path, "control")}
+    ran = hostdoctor("compare", *options(far=write_results(tmp_path, "far", 1.25), **arms))
+    assert block("near is faster") == ran.out
+
+
 @pytest.mark.parametrize("shell", ["dash", "sh", "bash"])
 def test_shell_recipes_parse(shell: str) -> None:
     if shutil.which(shell) is None:
@@ -82,7 +90,7 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
 
 
 def test_every_option_named_exists() -> None:
-    commands = ("check", "topo", "explain", "capture", "wrap", "run", "ps", "budget", "plan")
+    commands = ("check", "topo", "explain", "capture", "wrap", "run", "ps", "budget", "plan", "compare")
     help_text = "".join(hostdoctor(name, "--help").out for name in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
     foreign = {option for option in named if option not in help_text}
@@ -98,7 +106,7 @@ def test_the_preflight_is_ten_lines_of_options_that_exist() -> None:
     recipe = block("set -e\ngpus=")
     assert recipe.count("\n") <= 10
     joined = recipe.replace("\\\n", " ")
-    for command, options in re.findall(r"hostdoctor (check|budget|run) (.*?)(?: -- |#|$)", joined, re.MULTILINE):
+    for command, words in re.findall(r"hostdoctor (check|budget|run) (.*?)(?: -- |#|$)", joined, re.MULTILINE):
         known = hostdoctor(command, "--help").out
-        for option in re.findall(r"--[a-z-]+", options):
+        for option in re.findall(r"--[a-z-]+", words):
             assert f"{option} " in known, (command, option)

@@ -1,5 +1,10 @@
 """``hostdoctor compare``: the same workload from the near and from the far node, run here or from files."""
 
+import contextlib
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,9 +25,11 @@ if TYPE_CHECKING:
     from hostdoctor.facts.runs import RunResult
     from hostdoctor.measure.compare import Key
 
+QUIET_BYTES = 20 << 20  # about two seconds of reading
+
 app = typer.Typer(add_completion=False)
 
-FILES, HERE, ENGINE = "Results taken elsewhere", "Running it here", "Where"
+FILES = "Results taken elsewhere"
 
 
 @app.command(
@@ -53,13 +60,13 @@ def compare(
         ),
     ] = None,
     metric: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
             help="The primary one: ttft, tpot, itl, e2el or wall; its median, or ttft.p99. Else itl, or wall where the"
             " command leaves no result.",
         ),
-    ] = "",
+    ] = None,
     margin: Annotated[
         float, typer.Option(min=0.0, max=10.0, metavar="SHARE", help="How much worse p99 may get: 0.1 is 10 %.")
     ] = 0.1,
@@ -125,7 +132,15 @@ def compare(
     if near or far or control:
         if command or server or resume:
             raise UsageError("compare: --near and --far are results taken elsewhere: give no command with them")
-        return _files(near or [], far or [], control or [], metric or "itl", margin, force=force, format_=format_)
+        return _files(
+            near or [],
+            far or [],
+            control or [],
+            "itl" if metric is None else metric,
+            margin,
+            force=force,
+            format_=format_,
+        )
     from hostdoctor.cli.comparing import Asked, run_here
 
     asked = Asked(
@@ -169,8 +184,10 @@ def _files(
 
     if not near or not far:
         raise UsageError("compare: give results from both nodes: --near FILE … --far FILE …")
-    key = primary_of(metric)
-    arms = [[run for name in names for run in _runs(name)] for names in (near, far, control)]
+    key, margin = primary_of(metric), share_of(margin)
+    with _progress([*near, *far, *control]) as names:
+        read = {name: _runs(name) for name in names}
+    arms = [[run for name in names for run in read[name]] for names in (near, far, control)]
     result = compare_runs(arms[0], arms[1], control=arms[2], primary=key, margin=margin, force=force)
     if format_ == "json":
         from hostdoctor.outputs.report_json import render_json
@@ -182,6 +199,24 @@ def _files(
         emit(render_comparison(result, terminal_style()))
 
 
+@contextlib.contextmanager
+def _progress(names: list[str]) -> Iterator[Iterable[str]]:
+    """Give the names, each once; on a terminal with a bar where reading them takes a while."""
+    distinct = list(dict.fromkeys(names))
+    if not sys.stderr.isatty() or sum(map(_size_bytes, distinct)) < QUIET_BYTES:
+        yield distinct
+        return
+    with typer.progressbar(distinct, label="Reading results", file=sys.stderr) as bar:
+        yield bar
+
+
+def _size_bytes(name: str) -> int:
+    try:
+        return os.stat(name).st_size  # noqa: PTH116  any name, also one that no path can have
+    except (OSError, ValueError):
+        return 0
+
+
 def _runs(name: str) -> "tuple[RunResult, ...]":
     from hostdoctor.parsers.run_results import parse_run_results
     from hostdoctor.sources.texts import read_text_file
@@ -190,9 +225,17 @@ def _runs(name: str) -> "tuple[RunResult, ...]":
     return parse_run_results(read_text_file(Path(name)), decoded(name))
 
 
+def share_of(margin: float) -> float:
+    """Return a share; raise UsageError for NaN."""
+    if math.isnan(margin):  # no range excludes it
+        raise UsageError("--margin: not a share")
+    return margin
+
+
 def primary_of(text: str) -> "Key":
     """Return the latency and quantile that ``--metric`` names; raise UsageError for what is none."""
-    from hostdoctor.measure.compare import METRICS, SHARES
+    from hostdoctor.measure.arms import SHARES
+    from hostdoctor.measure.compare import METRICS
 
     name, _, quantile = text.lower().partition(".")
     for known in SHARES:

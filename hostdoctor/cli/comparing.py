@@ -8,7 +8,7 @@ from typing import NamedTuple
 import typer
 
 from hostdoctor.cli.common import FULL_TIMEOUT_S, emit, finite, open_evidence, survey_host, terminal_style
-from hostdoctor.cli.compare import primary_of
+from hostdoctor.cli.compare import primary_of, share_of
 from hostdoctor.cli.placing import Wish, place
 from hostdoctor.errors import HostdoctorError, MeasureError, PlacementError, UsageError
 from hostdoctor.facts import Fact, Host
@@ -38,7 +38,7 @@ class Asked(Fact, frozen=True, kw_only=True):
     control: bool
     pairs: int
     warm_ups: int
-    metric: str
+    metric: str | None
     margin: float
     result: str
     rate: float | None
@@ -147,7 +147,9 @@ def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
     from hostdoctor.measure.trial_run import now
 
     if not asked.command:
-        raise UsageError("compare: give a command after --, or results: --near FILE … --far FILE …")
+        raise UsageError(
+            "compare: give a command after --, or give results from both nodes: --near FILE … --far FILE …"
+        )
     words = server_words(asked.server) if asked.server else asked.command
     order = roles_of(_arm_names(asked.arms), control=asked.control)
     launches = _launches(asked, source, host, words, needs_far="far" in order)
@@ -159,7 +161,7 @@ def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
     if "current" in order:
         arms["current"] = current_arm(words, launches.near.environment)
     has_result = bool(asked.result) or uses(asked.command, "{result}")
-    metric, quantile = primary_of(asked.metric or ("itl" if has_result else "wall"))
+    metric, quantile = primary_of(("itl" if has_result else "wall") if asked.metric is None else asked.metric)
     rate, limit = _rates(asked, has_result=has_result)
     ready_url = (asked.ready_url or default_ready_url(words, launches.near.engine)) if asked.server else None
     if ready_url is not None:
@@ -185,7 +187,7 @@ def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
         rate_limit_per_s=limit,
         metric=metric,
         quantile=quantile,
-        margin=asked.margin,
+        margin=share_of(asked.margin),
         gpu_indices=tuple(i for p in launches.near.binding.selection.gpus if (i := host.gpus[p].index) is not None),
         notes=tuple(_notes(asked, arms, left, has_result=has_result)),
     )

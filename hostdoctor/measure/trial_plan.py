@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from hostdoctor.errors import UsageError
-from hostdoctor.measure.paired import POWER, SIGNIFICANCE
-from hostdoctor.measure.student import t_quantile
+from hostdoctor.measure.paired import detectable_ratio
 from hostdoctor.measure.trial_model import Arm, Plan, Role, Trial
 
 LOAD_SHARE = 0.80  # of the slower arm's capacity: above it queues grow and tails measure the queue
@@ -89,8 +88,7 @@ def workload(plan: Plan) -> tuple[str, ...]:
 
 def detectable(pairs: int, spread: float) -> float:
     """Return the smallest ratio seen four times in five by so many pairs whose runs vary by ``spread`` (a share)."""
-    error = spread * math.sqrt(2 / pairs)
-    return math.exp((t_quantile(1 - SIGNIFICANCE / 2, pairs - 1) + t_quantile(POWER, pairs - 1)) * error)
+    return detectable_ratio(spread * math.sqrt(2), pairs) or 1.0
 
 
 def rate_found(capacities: Sequence[float]) -> float:

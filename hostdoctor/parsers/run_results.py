@@ -25,7 +25,7 @@ def parse_run_results(text: str, source: str) -> tuple[RunResult, ...]:
     """
     if len(text) > MAX_CHARS:
         raise ParseError(source, 0, "", f"larger than {MAX_CHARS >> 20} MiB")
-    runs = [run for document in find_objects(text) for run in _read(document, source)]
+    runs = [run for document in find_objects(text, source) for run in _read(document, source)]
     runs = [run for run in runs if run.latencies]
     if len(runs) <= 1 and len(text) <= _TABLE_CHARS:
         runs = _with_tables(runs, text, source)

@@ -116,7 +116,7 @@ class _Requests:
         self.failed: int | None = None
         if any(values and len(values) != total for values in (*lists.values(), errors)):
             self.notes = ("the lists per request differ in length: not read",)
-            total = 0
+            total, errors = 0, []
         has_starts = len(starts) == total and all(number(x) is not None for x in starts)
         order = sorted(range(total), key=starts.__getitem__) if has_starts else range(total)
         failed = _failures(total, errors, lists)

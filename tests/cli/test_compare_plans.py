@@ -25,7 +25,7 @@ def asked(**changes: Any) -> Asked:
     """Return what plain options ask for."""
     plain: dict[str, Any] = {
         "command": BENCH, "server": SERVER, "ready_url": "", "ready_timeout_s": 600.0, "arms": "", "control": True,
-        "pairs": 10, "warm_ups": 1, "metric": "", "margin": 0.1, "result": "", "rate": None, "capacity": None,
+        "pairs": 10, "warm_ups": 1, "metric": None, "margin": 0.1, "result": "", "rate": None, "capacity": None,
         "probe": False, "timeout_s": 60.0, "gpus": "0", "node": None, "far_node": None, "client_cpus": "",
         "engine": "", "engine_version": "0.32.0", "assume_node": None, "use_isolated": False, "out": None,
         "resume": None, "dry_run": True, "force": False, "format": "text",
