@@ -123,7 +123,8 @@ def compare(
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="For all files; else hostdoctor-compare-TIME.")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Go on with an experiment at its next unfinished run.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Go on with an experiment at its next unfinished run, by its own options."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be started, and start nothing.")] = False,
     from_: Annotated[list[str] | None, typer.Option("--from", hidden=True)] = None,

@@ -12,6 +12,7 @@ import msgspec
 from hostdoctor.errors import MeasureError, OutputError, SourceError
 from hostdoctor.facts import Fact, Host
 from hostdoctor.facts.runs import Latency, RunResult
+from hostdoctor.measure.arms import read_arm
 from hostdoctor.measure.trial_files import RESULT, runs_in, write_record
 from hostdoctor.measure.trial_model import Arm, Conditions, Place, Plan, Trial, TrialRecord
 from hostdoctor.measure.trial_places import read_place
@@ -29,6 +30,7 @@ READY_POLL_S, READY_ANSWER_S = 0.5, 5.0
 TICK_S = 1.0
 _FIRST_LOOK_S = 1.0
 _LITTLE_ROOM_BYTES = 1 << 20
+_BUNCHED_MS = 0.05
 
 
 class Looked(Fact, frozen=True, kw_only=True):
@@ -68,7 +70,8 @@ class Runner:
             write_record(folder / RESULT, _wall(looked.seconds))
         run = runs_in(folder / RESULT, RESULT)[position]
         self._want_metric(run)
-        notes = [f"{len(self._left)} of its processes would not end"] if self._left else []
+        notes = [*(_bunched(run) if trial.number == 0 and plan.metric == "itl" else ())]
+        notes += [f"{len(self._left)} of its processes would not end"] if self._left else []
         return TrialRecord(
             trial=trial,
             seed=seed_of(trial),
@@ -203,10 +206,12 @@ class Runner:
 
     def _want_metric(self, run: RunResult) -> None:
         """Raise MeasureError, at the first run already, where the result does not tell what is compared."""
-        if self._plan.metric in run.latencies:
-            return
-        told = ", ".join(sorted(run.latencies))
-        raise MeasureError(f"the result tells no {self._plan.metric} (it tells {told}): choose with --metric")
+        metric, quantile = self._plan.metric, self._plan.quantile
+        if metric not in run.latencies:
+            told = ", ".join(sorted(run.latencies))
+            raise MeasureError(f"the result tells no {metric} (it tells {told}): choose with --metric")
+        if read_arm(metric, [run])[quantile].runs[0] is None:
+            raise MeasureError(f"the result's {metric} has no {quantile}, or it is 0: choose another with --metric")
 
 
 def now() -> str:
@@ -274,6 +279,14 @@ def _wall(seconds: float) -> msgspec.Struct:
     return RunResult(
         source="", tool="hostdoctor", latencies={"wall": wall}, completed=1, date=now(), duration_s=seconds
     )
+
+
+def _bunched(run: RunResult) -> list[str]:
+    """Say when the client did not see single tokens come: between those that come together there is no time."""
+    median = read_arm("itl", [run])["p50"].runs[0]
+    if median is None or median >= _BUNCHED_MS:
+        return []
+    return [f"median itl {median:.2g} ms: tokens reached the client in bunches (--metric e2el or tpot tells more)"]
 
 
 def _capacity(run: RunResult) -> float:

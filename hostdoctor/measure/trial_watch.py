@@ -15,11 +15,12 @@ from hostdoctor.survey.values import integer
 _BUSY = 0.5
 _READ = re.compile(r"^read_bytes: (\d{1,18})$", re.MULTILINE)
 _THROTTLED_NS = {"throttled_usec": 1000, "throttled_time": 1}
-MAX_CPUS = 1024  # clocks are read once a second
+MAX_CPUS = 1024
+CLOCKS_PERIOD_S = 5.0  # reading the clock of another CPU may interrupt it
 
 
 class Watch:
-    """Counters from now on, for these CPUs and GPUs (the driver's indices); :meth:`tick` once a second or so."""
+    """Counters from now on, for these CPUs and GPUs (the driver's indices); :meth:`tick` every now and then."""
 
     def __init__(self, source: Source, host: Host, cpus: Iterable[int], gpus: Sequence[int]) -> None:
         self._source = source
@@ -28,12 +29,16 @@ class Watch:
         self._gpus = gpus
         self._clocks: dict[int, list[float]] = {}
         self._read_bytes: int | None = None
+        self._next_clocks = 0.0
         self._gpu_before = self._gpu_throttled_ns()
         self._began = time.monotonic()
         self._before = read_counters(source, self._host)
 
     def tick(self) -> None:
-        """Read the clocks of the CPUs."""
+        """Read the clocks of the CPUs, unless they were read just now."""
+        if time.monotonic() < self._next_clocks:
+            return
+        self._next_clocks = time.monotonic() + CLOCKS_PERIOD_S
         for cpu in self._cpus:
             khz = integer(
                 (self._source.read(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq") or "").strip()

@@ -7,7 +7,7 @@ import time
 from tests.lab import placed
 
 SIZE_BYTES = 96 << 20
-SECONDS = 4.0
+SECONDS = 2.5
 
 
 def main() -> None:

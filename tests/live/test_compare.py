@@ -257,6 +257,12 @@ def test_a_rate_above_what_was_probed_is_refused(start: Start) -> None:
     assert "--rate 100000 is above 80 % of the slower arm's capacity" in done.err
 
 
+def test_a_result_without_what_is_compared_is_said_at_the_first_run(start: Start) -> None:
+    done = ended(start("--metric", "wall", client=("--requests", "3")))
+    assert done.status == 3
+    assert "run 0 (near): the result tells no wall (it tells " in done.err
+
+
 def test_dry_run_prints_every_command_and_starts_none(start: Start, tmp_path: Path) -> None:
     done = ended(start("--dry-run", client=("--requests", "3")))
     assert done.status == 0
