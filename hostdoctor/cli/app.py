@@ -22,11 +22,11 @@ COMMANDS = {
     "check": "Survey the host, run the checks, print verdicts: the preflight.",
     "topo": "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives.",
     "explain": "Print one check's documentation.",
-    "budget": "Say how much memory may be pinned on each node, and the offload options that fit.",
     "capture": "Write what the survey reads to one file, for offline use.",
+    "plan": "Plan VRAM, KV cache and concurrency for a model and its traffic.",
+    "budget": "Say how much memory may be pinned on each node, and the offload options that fit.",
     "wrap": "Print or write a launch wrapper that binds a command to the nodes of its GPUs.",
     "run": "Become a command, bound to the nodes of its GPUs.",
-    "plan": "Plan VRAM, KV cache and concurrency for a model and its traffic.",
     "ps": "Print where running processes and their memory are, against their GPUs' nodes.",
 }
 
@@ -51,8 +51,9 @@ app = typer.Typer(
     cls=LazyGroup,
     name="hostdoctor",
     help="Maps each GPU to its NUMA node, PCIe link and shared root complex, and judges the map.",
-    epilog="Exit status: the verdict's for check (0 ok, 1 warning, 2 critical, 3 unknown) and ps (0, 1, 3), else 0; 3"
-    " when nothing could be read, 64 for usage, 70 for a defect of hostdoctor.",
+    epilog="Exit status: check 0 ok, 1 warning, 2 critical, 3 unknown; ps 0, 1, 3; plan and budget 2 when it does not"
+    " fit; wrap and run 2 when the command cannot be bound so, run else the command's own; every command 0 when done,"
+    " 3 when nothing could be read, 64 for usage, 70 for a defect of hostdoctor.",
     add_completion=False,
     rich_markup_mode=None,
 )

@@ -20,6 +20,7 @@ from hostdoctor.cli.common import (
     gib_bytes,
     listed_words,
     open_evidence,
+    some_gpus,
     stated_path,
     survey_host,
     terminal_style,
@@ -57,7 +58,8 @@ def check(
     fail_on: Annotated[Severity | None, typer.Option(help="Findings below this count as ok.")] = None,
     exit_style: Annotated[ExitStyle, typer.Option(help="What the exit status means.")] = "nagios",
     gpus: Annotated[
-        str, typer.Option(metavar="GPUS", help="Judge only these: indices, UUIDs, addresses, or all.")
+        str,
+        typer.Option(metavar="GPUS", callback=some_gpus, help="Judge only these: indices, UUIDs, addresses, or all."),
     ] = "",
     model_path: Annotated[
         str, typer.Option(metavar="PATH", help="Where the model lies: judge the drives below it.")

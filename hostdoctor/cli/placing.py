@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hostdoctor.cli.common import some_gpus
 from hostdoctor.facts import Fact, Host
 from hostdoctor.placement.model import Arm, Launch, Selection
 from hostdoctor.sources.base import Source
@@ -15,7 +16,9 @@ Policy = Literal["auto", "bind", "preferred", "interleave"]
 
 GpusOption = Annotated[
     str,
-    typer.Option(metavar="GPUS", help="Which GPUs the command uses: indices, UUIDs, addresses, or all."),
+    typer.Option(
+        metavar="GPUS", callback=some_gpus, help="Which GPUs the command uses: indices, UUIDs, addresses, or all."
+    ),
 ]
 EngineOption = Annotated[
     str,

@@ -10,6 +10,7 @@ from hostdoctor.cli.common import (
     TimeoutOption,
     emit,
     open_evidence,
+    some_gpus,
     survey_host,
     terminal_style,
     timeout_of,
@@ -19,7 +20,7 @@ from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import Gap, Gpu, Host, Process
 from hostdoctor.sources.base import Source
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 OK, WARNING, UNKNOWN = 0, 1, 3
 HELP = (
@@ -37,7 +38,9 @@ def ps(
     gpus: Annotated[
         str,
         typer.Option(
-            metavar="GPUS", help="Processes on these GPUs only; with --pid, the GPUs that they are meant for."
+            metavar="GPUS",
+            callback=some_gpus,
+            help="Processes on these GPUs only; with --pid, the GPUs that they are meant for.",
         ),
     ] = "",
     node: Annotated[

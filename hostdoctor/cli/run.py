@@ -27,7 +27,7 @@ from hostdoctor.cli.placing import (
 from hostdoctor.errors import PlacementError
 from hostdoctor.placement.model import Launch
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as a shell says it
 STRICT = "HOSTDOCTOR_STRICT"
@@ -71,7 +71,7 @@ def _become(launch: Launch) -> NoReturn:
     if launch.rank_commands:
         raise PlacementError(
             f"the GPUs span nodes ({_ranks(launch)}) and one bind of the whole command would be wrong for some:"
-            " start one `hostdoctor run --gpus N` a rank, or see `hostdoctor wrap`"
+            " start one `hostdoctor run --gpus N` a rank, see `hostdoctor wrap`, or name the engine (--engine)"
         )
     _say(_bound(launch) if launch.outer else _left_to_engine(launch))
     _exec(launch.argv, os.environ | launch.environment)

@@ -35,7 +35,7 @@ from hostdoctor.facts import Host
 from hostdoctor.placement.emitting import SCRIPTS, Container, Form, Made, render, write
 from hostdoctor.placement.model import Launch
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(

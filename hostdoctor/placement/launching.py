@@ -69,7 +69,12 @@ def launch(
         added=added,
         rank_commands=_rank_commands(plan.binding, command, nics) if plan.ranks else (),
         notes=(*command.notes, *plan.notes, *nic_note),
-        warnings=(*binding.warnings, *plan.warnings, *_prefix_warnings(command, inside)),
+        warnings=(
+            *binding.warnings,
+            *plan.warnings,
+            *_too_few_gpus(binding, command),
+            *_prefix_warnings(command, inside),
+        ),
     )
 
 
@@ -201,8 +206,11 @@ def _each_rank(binding: Binding, command: EngineCommand) -> _Plan:
         raise PlacementError(
             f"{command.prefix.dropper} drops {_DEVICES}, by which each GPU's command differs: leave it out"
         )
-    note = "not recognised as an engine (--engine names it): one command for each GPU, each bound by itself"
-    return _Plan(binding=binding, outer=False, ranks=True, notes=(note,))
+    warning = (
+        f"not recognised as an engine (--engine names it): one command for each of {len(binding.ranks)} GPUs, each"
+        " bound by itself"
+    )
+    return _Plan(binding=binding, outer=False, ranks=True, warnings=(warning,))
 
 
 def _rank_commands(binding: Binding, command: EngineCommand, nics: bool | None) -> tuple[RankCommand, ...]:
@@ -261,6 +269,14 @@ def _nics(plan: _Plan, command: EngineCommand, asked: bool | None) -> tuple[dict
 
 def _without_told(command: EngineCommand, variables: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name not in command.prefix.environment}
+
+
+def _too_few_gpus(binding: Binding, command: EngineCommand) -> tuple[str, ...]:
+    """Say that an engine wants more GPUs than it will see; data parallelism takes GPUs of its own for sure in vLLM alone."""
+    used, selected = command.gpus_used, len(binding.selection.gpus)
+    if used is None or used <= selected or (command.engine != "vllm" and command.data_parallel != 1):
+        return ()
+    return (f"{TITLES[command.engine]} is told to use {used} GPUs, and {selected} are selected",)
 
 
 def _kept(command: EngineCommand, variables: dict[str, str]) -> dict[str, str]:

@@ -26,6 +26,8 @@ def wanted(binding: Binding, command: EngineCommand, asked: bool | None) -> bool
     """Tell whether the adapters matter: asked for, or GPUs on several nodes, several hosts, or disaggregated."""
     if asked is not None:
         return asked
+    if command.engine == "llama.cpp":  # it has neither NCCL between hosts nor UCX
+        return False
     return binding.spans or bool(command.disaggregated) or _several_hosts(command)
 
 

@@ -77,6 +77,8 @@ def test_weights_are_counted_as_they_are_pinned(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(LLAMA_8B))
     told = document(*DEMO, "--tp", "1", "--cpu-offload-gib", "3.25", "--config", str(config))
+    of_folder = document(*DEMO, "--tp", "1", "--cpu-offload-gib", "3.25", "--config", str(tmp_path))
+    assert of_folder["weights"] == told["weights"]
     assert told["weights"]["rounding_factor"] == pytest.approx(1.154, abs=0.0005)
     assert told["nodes"][0]["planned"]["weights_bytes"] == 8 * 480 << 20
     told = document(*DEMO, "--tp", "1", "--cpu-offload-gib", "3.25")

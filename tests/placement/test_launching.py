@@ -311,7 +311,10 @@ def test_a_named_engine_takes_its_flags_at_the_end() -> None:
 def test_gpus_that_the_engine_does_not_use_are_said() -> None:
     text = started("vllm serve m -tp 2", SPANNING, "0.33.0").warnings[0]
     assert "2 of the 4 GPUs selected; these lie on one node" in text
-    assert "8 GPUs, and 4 are selected" in started("vllm serve m -tp 8", SPANNING, "0.33.0").warnings[0]
+    for line in ("vllm serve m -tp 8", "vllm serve m -tp 4 -dp 2", "trtllm-serve m --tp_size 8", "sglang serve --tp 8"):
+        assert any("told to use 8 GPUs, and 4 are selected" in text for text in started(line, SPANNING).warnings)
+    assert "vLLM is told to use 4 GPUs, and 2 are selected" in started("vllm serve m -tp 4", NEAR0).warnings
+    assert not started("sglang serve --tp 2 --dp 2", NEAR0).warnings  # data-parallel attention shares the GPUs
 
 
 def test_a_binding_that_names_one_node_for_gpus_of_two_is_refused() -> None:
@@ -474,6 +477,9 @@ class TestNics:
         assert started("sglang serve --disaggregation-mode decode", self.near).environment == named
         assert started("vllm serve m --nnodes 2 -tp 2", self.near).environment == named
         assert started("vllm serve m -tp 2", self.spanning, "0.33.0", nics=False).environment == ENV2
+
+    def test_llama_uses_neither(self) -> None:
+        assert started("llama-server -m m", self.spanning).environment == ENV2
 
     def test_each_rank_has_its_own(self) -> None:
         told = started("python x.py", self.spanning)
