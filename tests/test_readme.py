@@ -48,7 +48,7 @@ def test_the_gpus_of_the_manual_are_those_that_are_known() -> None:
 
 
 def test_the_options_of_the_manual_exist() -> None:
-    help_text = hostdoctor("plan", "--help").out
+    help_text = hostdoctor("plan", "--help").out + hostdoctor("budget", "--help").out
     assert [option for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", MANUAL) if option not in help_text] == []
 
 

@@ -154,7 +154,7 @@ def _remedies(plan: Plan, style: Style) -> list[str]:
 
 def _missing(plan: Plan, style: Style, room: int | None) -> list[str]:
     if not plan.missing:
-        return ["Every figure of a finished check is there."]
+        return ["No figure is missing."]
     shown = plan.missing if room is None else plan.missing[: max(1, room - 2)]
     lines = [f"Not finished, {plural(len(plan.missing), 'figure')} missing:"]
     lines += [style.wrap(f"- {printable(text)}", "  ", "    ") for text in shown]

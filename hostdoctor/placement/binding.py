@@ -187,8 +187,10 @@ def _cores(host: Host, cpus: frozenset[int], reach: Reach, wanted: int) -> Cores
 
 
 def _guesses(nodes: Iterable[int]) -> Iterable[str]:
-    for i in sorted(nodes):
-        yield f"CPUs of node {i} are known from its GPUs alone, its memory is not (numactl --hardware tells both)"
+    ids = sorted(nodes)
+    if ids:
+        those = f"CPUs of node{'s' if len(ids) > 1 else ''} {format_cpulist(ids)}"
+        yield f"{those} are known from GPUs alone, the memory there is not (numactl --hardware tells both)"
 
 
 def _cpu_reasons(host: Host, nodes: Iterable[int], reach: Reach, guessed: frozenset[int]) -> Iterable[Reason]:

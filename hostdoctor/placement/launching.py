@@ -272,7 +272,7 @@ def _without_told(command: EngineCommand, variables: dict[str, str]) -> dict[str
 
 
 def _too_few_gpus(binding: Binding, command: EngineCommand) -> tuple[str, ...]:
-    """Say that an engine wants more GPUs than it will see; data parallelism takes GPUs of its own for sure in vLLM alone."""
+    """Say that an engine wants more GPUs than it will see (data parallelism may share GPUs, but in vLLM never does)."""
     used, selected = command.gpus_used, len(binding.selection.gpus)
     if used is None or used <= selected or (command.engine != "vllm" and command.data_parallel != 1):
         return ()

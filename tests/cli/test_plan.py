@@ -151,7 +151,7 @@ def test_the_whole_plan_in_words(tmp_path: Path) -> None:
         "  4. Cap requests of 31,500 tokens at ",
         "(`hostdoctor budget` says what a host holds)",
         "Side by side, 9,800 tokens a request:",
-        "Every figure of a finished check is there.",
+        "No figure is missing.",
     ):
         assert told in ran.out
 
