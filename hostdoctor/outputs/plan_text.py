@@ -138,9 +138,17 @@ def _fit_words(fit: Fit, limit: int | None) -> str:
 
 
 def _alive(plan: Plan) -> Iterator[str]:
-    if plan.alive_kv_bytes is not None:
-        held = f"{plan.traffic.sessions:,} sessions alive hold {gib(plan.alive_kv_bytes)} of KV"
-        yield f"  {held}, {gib(plan.vram.kv_bytes)} a replica: what does not fit is computed again when they go on"
+    if plan.alive_kv_bytes is None:
+        return
+    where = "" if plan.tp == 1 else " on each rank"
+    held = f"{plan.traffic.sessions:,} sessions alive would hold {gib(plan.alive_kv_bytes)} of KV{where}"
+    if plan.vram.kv_bytes is None:
+        yield f"  {held}"
+        return
+    engines = plan.replicas or 1
+    room = plan.vram.kv_bytes * engines
+    rest = "all of it stays" if room >= plan.alive_kv_bytes else "what does not fit is computed again when they go on"
+    yield f"  {held}, {plural(engines, 'replica')} {'has' if engines == 1 else 'have'} {gib(room)}: {rest}"
 
 
 def _remedies(plan: Plan, style: Style) -> list[str]:

@@ -146,6 +146,7 @@ def test_the_whole_plan_in_words(tmp_path: Path) -> None:
         "Traffic: 36 requests at once, 3,600 output tokens/s; at the peak 60 and 6,000; margin for growth 25 %",
         "  long dialogue: 75 requests of 9,800 tokens, 40 fit on a replica: 2 replicas, 3 with one node down",
         "  of the KV long dialogues take 45.5 GiB; 3.5 GiB are left for the batch",
+        "  100 sessions alive would hold 119.7 GiB of KV, 2 replicas have 98.0 GiB: what does not fit is",
         "KV is what does not fit on 2 replicas, bad day. In this order:",
         "  1. Trim histories to 5,344 tokens each",
         "  4. Cap requests of 31,500 tokens at ",
@@ -154,6 +155,15 @@ def test_the_whole_plan_in_words(tmp_path: Path) -> None:
         "No figure is missing.",
     ):
         assert told in ran.out
+
+
+def test_sessions_alive_are_held_against_all_replicas(tmp_path: Path) -> None:
+    path = write(tmp_path, LLAMA_8B)
+    common = ("plan", "--config", path, "--gpu", "h100-80", "--weights-gib", "15", *TRAFFIC)
+    assert "1 replica has 49.0 GiB: what does not fit" in hostdoctor(*common).out
+    assert "of KV on each rank, 3 replicas have 169.5 GiB: all of it stays" in (
+        hostdoctor(*common, "--tp", "2", "--replicas", "3").out
+    )
 
 
 def test_nothing_stated_names_everything_that_is_missing(root_of: Root) -> None:
