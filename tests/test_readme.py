@@ -27,6 +27,11 @@ def test_the_map_shown_is_the_demo_s() -> None:
     assert [line for line in shown if line not in real] == []
 
 
+def test_the_budget_shown_is_the_demo_s() -> None:
+    command, shown = block("$ hostdoctor budget").split("\n", 1)
+    assert shown == hostdoctor(*command.removeprefix("$ hostdoctor ").split()).out
+
+
 @pytest.mark.parametrize("shell", ["dash", "sh", "bash"])
 def test_shell_recipes_parse(shell: str) -> None:
     if shutil.which(shell) is None:
@@ -57,6 +62,7 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
 
 
 def test_every_option_named_exists() -> None:
-    help_text = "".join(hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture"))
+    help_text = "".join(hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture", "budget"))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
-    assert {option for option in named if option not in help_text} <= {"--of", "--hardware"}  # lstopo's, numactl's
+    others = {"--of", "--hardware", "--kv-offloading-size"}  # lstopo's, numactl's, vLLM's
+    assert {option for option in named if option not in help_text} <= others

@@ -3,7 +3,7 @@
 import msgspec
 
 from hostdoctor.diagnosis.report import Report
-from hostdoctor.facts import Host
+from hostdoctor.facts import Fact, Host
 
 
 def render_json(record: Host | Report) -> str:
@@ -11,6 +11,6 @@ def render_json(record: Host | Report) -> str:
     return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
 
 
-def json_schema(kind: type[Host] | type[Report]) -> str:
+def json_schema(kind: type[Fact]) -> str:
     """Return the JSON Schema of a document, generated from the types."""
     return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(kind)), indent=2).decode() + "\n"

@@ -2,16 +2,21 @@
 
 from pathlib import Path
 
+from hostdoctor.budget.document import BudgetDocument
 from hostdoctor.diagnosis.report import Report
-from hostdoctor.facts import Host
+from hostdoctor.facts import Fact, Host
 from hostdoctor.outputs.report_json import json_schema
 
 FOLDER = Path(__file__).parents[2] / "hostdoctor" / "schemas"
-DOCUMENTS: dict[str, type[Host] | type[Report]] = {"host.schema.json": Host, "report.schema.json": Report}
+DOCUMENTS: dict[str, type[Fact]] = {
+    "host.schema.json": Host,
+    "report.schema.json": Report,
+    "budget.schema.json": BudgetDocument,
+}
 
 
 def main() -> None:
-    """Write both schemas."""
+    """Write the schemas."""
     for name, kind in DOCUMENTS.items():
         (FOLDER / name).write_text(json_schema(kind), encoding="utf-8")
 
