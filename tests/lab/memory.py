@@ -32,7 +32,7 @@ def empty(state: ExitStack) -> None:
     khugepaged raises min_free_kbytes to some 100 MiB whatever the size of the host. The distance between watermarks is
     what the taker has to notice in time.
     """
-    for name, value in (("min_free_kbytes", "8192"), ("watermark_scale_factor", "60")):
+    for name, value in (("min_free_kbytes", "8192"), ("watermark_scale_factor", "60"), ("watermark_boost_factor", "0")):
         setting = Path("/proc/sys/vm") / name
         state.callback(setting.write_text, setting.read_text(encoding="ascii"), encoding="ascii")
         setting.write_text(value, encoding="ascii")
@@ -74,7 +74,8 @@ def group_with_shared_memory(state: ExitStack) -> None:
     _in_group("busybox", "dd", "if=/dev/zero", f"of={file}", "bs=1M", f"count={FILL_BYTES // MIB}")
 
 
-STATES = {"empty": empty, "cache": cache_full, "anon": anon_filled}
+# The cache comes first: kswapd gives a node up once it found nothing there to take back, until somebody else does.
+STATES = {"cache": cache_full, "empty": empty, "anon": anon_filled}
 GROUPS: dict[str, tuple[Callable[[ExitStack], None], dict[str, Words]]] = {
     "cache": (group_with_cache, {"take": (*TAKER, "take", str(350 * MIB))}),
     "shared": (group_with_shared_memory, {"take": (*TAKER, "take", str(150 * MIB))}),

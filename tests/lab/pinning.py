@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 MIB = 1 << 20
-COARSE, FINE = 4 * MIB, MIB
-TRIES = 3  # an allocation below the low watermark is what wakes the kernel
+COARSE, FINE = 4 * MIB, MIB // 2
+TRIES = 1  # an allocation below the low watermark is what wakes the kernel
 MBIND, MPOL_BIND = 237, 2
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -58,7 +58,7 @@ def free(node: int) -> int:
 
 def recovers(node: int, high: int) -> bool:
     """Tell whether the kernel gets back to its high watermark by itself."""
-    limit = time.monotonic() + 1
+    limit = time.monotonic() + 3
     while time.monotonic() < limit:
         if free(node) >= high:
             return True
