@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.support import Ran, hostdoctor
+from tests.support.hostbuilder import build_files, load_host, write_tree
 
 DEMO = ("budget", "--demo")
 GIB = 1 << 30
@@ -144,6 +145,15 @@ def test_the_picture_has_every_part() -> None:
     bars = [line.strip() for line in out.splitlines() if line.strip().startswith("[")]
     assert len(bars) == 2
     assert all(len(bar) == 62 and {*"#acrWK."} <= set(bar) for bar in bars)
+
+
+def test_what_is_pinned_or_reserved_already_is_told(tmp_path: Path) -> None:
+    host = load_host("no-gpu-2n")
+    files = {"/proc/vmstat": "nr_foll_pin_acquired 2000000\nnr_foll_pin_released 951424\n"}
+    (host["node"][0])["hugepages_2m"] = 1024
+    write_tree(build_files(host | {"files": files}), tmp_path)
+    out = hostdoctor("budget", "--from", str(tmp_path)).out
+    assert "Taken already: pinned now 4.0 GiB, node 0 huge pages 2.0 GiB" in out
 
 
 def test_more_reserve_less_to_pin() -> None:
