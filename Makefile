@@ -23,7 +23,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses=auto --dist=loadgroup
 
 # The real vLLM on CPUs: some minutes and 3.5 GB the first time; not part of `make test`.
 test-e2e: $(READY)

@@ -52,6 +52,11 @@ def test_the_options_of_the_manual_exist() -> None:
     assert [option for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", MANUAL) if option not in help_text] == []
 
 
+def test_the_budget_shown_is_the_demo_s() -> None:
+    command, shown = block("$ hostdoctor budget").split("\n", 1)
+    assert shown == hostdoctor(*command.removeprefix("$ hostdoctor ").split()).out
+
+
 @pytest.mark.parametrize("shell", ["dash", "sh", "bash"])
 def test_shell_recipes_parse(shell: str) -> None:
     if shutil.which(shell) is None:

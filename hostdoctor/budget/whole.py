@@ -153,9 +153,10 @@ def _largest(
 def _notes(ranks: tuple[Rank, ...], weights: Weights, request: Request, kv_factor: float, growth: Growth) -> list[str]:
     notes = []
     if not ranks:
-        notes.append("no GPU is known: what an engine itself needs is not taken off (--tp, --anon-gib)")
+        notes.append("no GPU is known: what an engine itself needs is not taken off (state --tp)")
     elif request.growth_bytes is None:
-        notes.append(f"{growth.source}: {growth.rank_bytes // GIB} GiB a rank; --anon-gib states a measured figure")
+        grown = f"{growth.rank_bytes // GIB} GiB a rank, {growth.shared_bytes // GIB} GiB beside"
+        notes.append(f"the engine's own memory is an estimate ({grown}): --anon-gib states a measured figure")
     if request.cpu_offload_gib and weights.source == STATED_FACTOR:
         notes.append(f"offloaded weights are counted {WORST_FACTOR:g} times ({STATED_FACTOR})")
     if kv_factor > 1 and request.kv_offload_gib:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from hostdoctor.cli.app import COMMANDS
+from tests.lab import memory
 from tests.lab.machine import DISKS, GPUS
 from tests.lab.processes import LOOKS, PROCESSES, numastat, running
 from tests.lab.reader import read_kernel
@@ -145,8 +146,15 @@ def filtered(how: str) -> tuple[str, ...]:
 CAPTURE = {"capture": ("capture", "-o", str(OUT / "plain" / "capture.tar.gz"))} if "capture" in COMMANDS else {}
 SCENARIOS = {
     "plain": Scenario(
-        runs={"topo": ("topo", "--format", "json"), "topo-text": ("topo",), "check": CHECK, **CAPTURE},
+        runs={
+            "topo": ("topo", "--format", "json"),
+            "topo-text": ("topo",),
+            "check": CHECK,
+            "budget": memory.BUDGET,
+            **CAPTURE,
+        },
         tools={
+            "meminfo": ("cat", "/proc/meminfo"),
             "bug-report": (sys.executable, "-m", "tests.support.bug_report"),
             "numactl": ("numactl", "--hardware"),
             "lspci": ("lspci", "-D", "-nnvvv"),
@@ -179,6 +187,17 @@ SCENARIOS = {
         tools=run_wrapped("gpu1") | run_wrapped("gpu1", strict=True),
         prepare=without_numactl,
     ),
+    **{
+        f"memory-{state}": Scenario(runs={"budget": memory.BUDGET}, tools=memory.MEASURE, prepare=prepare)
+        for state, prepare in memory.STATES.items()
+    },
+    **{
+        f"group-{state}": Scenario(
+            runs={"budget": memory.BUDGET}, tools=tools, prepare=prepare, before=(*IN_CGROUP, memory.GROUP)
+        )
+        for state, (prepare, tools) in memory.GROUPS.items()
+    },
+    "membind": Scenario(runs={"budget": memory.TOO_MUCH}, tools=memory.BOUND),
     "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
     "processes": Scenario(
         runs={}, tools=LOOKS | {f"numastat-{name}": numastat(name) for name in PROCESSES}, prepare=running

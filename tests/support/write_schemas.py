@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from hostdoctor.budget.document import BudgetDocument
 from hostdoctor.budget.plan import Plan, Unsupported
 from hostdoctor.diagnosis.process_places import ProcessReport
 from hostdoctor.diagnosis.report import Report
@@ -15,6 +16,7 @@ DOCUMENTS: dict[str, type[Fact]] = {
     "plan.schema.json": Plan,
     "plan-unsupported.schema.json": Unsupported,
     "processes.schema.json": ProcessReport,
+    "budget.schema.json": BudgetDocument,
 }
 
 
