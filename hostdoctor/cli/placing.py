@@ -65,7 +65,7 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: fl
     from hostdoctor.placement.engine_version import installed_version
     from hostdoctor.placement.engines import recognise
     from hostdoctor.placement.launching import launch
-    from hostdoctor.placement.selection import select
+    from hostdoctor.placement.selection import first_of, select
     from hostdoctor.placement.versions import asked_version
 
     visible = source.environ("CUDA_VISIBLE_DEVICES")
@@ -78,6 +78,8 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: fl
     )
     if visible is not None and not wish.gpus:  # said again, as a wrapper is started from another environment
         selection = msgspec.structs.replace(selection, visible_devices=visible)
+    if not wish.gpus and command.gpus_used is not None:
+        selection = first_of(host, selection, command.gpus_used, command.engine)
     binding = bind(
         host,
         selection,

@@ -10,7 +10,7 @@ from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import host_words, plural, printable
 
 BAR = 60
-LEGEND = "# in use and kernel, a engine's growth, c page cache, r reserve, W weights, K KV cache, . free"
+LEGEND = "#=in use and kernel a=engine's growth c=page cache r=reserve W=weights K=KV cache .=free"
 _WORD = {True: "FITS", False: "DOES NOT FIT", None: "NOT KNOWN"}
 _TONE = {True: "ok", False: "critical", None: "unknown"}
 

@@ -55,6 +55,20 @@ def named_gpus(host: Host, text: str) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(_stated(host, word)[0] for word in _words(text)))
 
 
+def first_of(host: Host, selection: Selection, count: int, engine: str) -> Selection:
+    """Return the first ``count`` of the GPUs where an engine uses no more; the selection as it is where it uses all."""
+    if count >= len(selection.gpus):
+        return selection
+    kept = selection.gpus[:count]
+    listed = selection.visible_devices
+    return Selection(
+        gpus=kept,
+        labels=selection.labels[:count],
+        visible_devices=",".join(listed.split(",")[:count]) if listed else _value(host, [(i, None) for i in kept]),
+        origin=f"the first {count} of {selection.origin}: {engine} uses no more",
+    )
+
+
 def explicit_devices(host: Host, selection: Selection) -> str:
     """Return a CUDA_VISIBLE_DEVICES for a place that does not inherit this environment, such as a systemd unit."""
     return selection.visible_devices or _value(host, [(i, None) for i in selection.gpus])

@@ -172,3 +172,19 @@ def test_bytes_that_are_not_text_survive(captures: Path) -> None:
     ran = wrap(captures, "dgx-h100", "--gpus", "0", "--as", "args", "--", "cat", odd)
     assert ran.status == 0
     assert shlex.split(ran.out)[-1] == odd
+
+
+def test_an_engine_that_uses_fewer_gpus_than_there_are_gets_the_first(captures: Path) -> None:
+    words = line(captures, "dgx-h100", "--", *SERVE)  # tensor-parallel size 1
+    assert words[words.index("numactl") :] == ["numactl", "--cpunodebind=0", "--membind=0", *SERVE]
+    assert "CUDA_VISIBLE_DEVICES=0" in words
+    assert "CUDA_VISIBLE_DEVICES=0,1,2,3" in line(captures, "dgx-h100", "--", *SERVE, "-tp", "4")
+
+
+@pytest.mark.parametrize(
+    "words", [("--image", "x"), ("--memory-gib", "8", "--as", "docker"), ("--shm-gib", "8", "--as", "systemd")]
+)
+def test_an_option_without_a_place_in_the_form_is_refused(captures: Path, words: tuple[str, ...]) -> None:
+    ran = wrap(captures, "dgx-h100", *words, "--", "/usr/bin/vllm", "serve", "m")
+    assert (ran.status, ran.out) == (64, "")
+    assert words[0] in ran.err
