@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.budget.models import DEEPSEEK_V3
 from tests.cli.support import Ran, hostdoctor
 from tests.support.hostbuilder import build_files, load_host, write_tree
 
@@ -237,3 +238,29 @@ def test_check_takes_the_planned_sizes(root_of: Any) -> None:
     quiet = json.loads(hostdoctor("check", "--from", root_of("pod-2-of-8"), *ids).out)
     assert {r["skip_kind"] for r in quiet["results"]} == {"no-plan"}
     assert hostdoctor("check", "--demo", "--kv-offload-gib", "-2").status == 64
+
+
+@pytest.mark.parametrize(
+    ("config", "words", "chunk_bytes", "chunks"),
+    [
+        (LLAMA_8B, ("--tp", "2"), 2_097_152, 51_200),
+        (DEEPSEEK_V3, ("--tp", "8", "--block-size", "64"), 4_497_408, 23_874),
+    ],
+)
+def test_a_config_gives_the_pool_in_tokens(
+    tmp_path: Path, config: dict[str, Any], words: tuple[str, ...], chunk_bytes: int, chunks: int
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    ran = hostdoctor(
+        *("budget", "--demo", "--kv-offload-gib", "100", "--config", str(tmp_path), "--format", "json"), *words
+    )
+    kv = json.loads(ran.out)["kv_offload"]
+    assert (kv["bytes_per_chunk"], kv["chunks"]) == (chunk_bytes, chunks)
+
+
+def test_a_layout_that_is_not_known_gives_no_tokens_but_the_reason(tmp_path: Path) -> None:
+    odd = LLAMA_8B | {"compress_ratios": [4, 8]}
+    (tmp_path / "config.json").write_text(json.dumps(odd), encoding="utf-8")
+    ran = hostdoctor("budget", "--demo", "--tp", "2", "--kv-offload-gib", "100", "--config", str(tmp_path))
+    assert ran.status == 0
+    assert "unsupported layout" in ran.out
