@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from hostdoctor.budget.gpus import GPUS
+from hostdoctor.cli.app import COMMANDS
 from tests.cli.support import hostdoctor
+from tests.support.serving_results import options, write_results
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 MANUAL = (Path(__file__).parents[1] / "docs" / "plan.md").read_text(encoding="utf-8")
@@ -57,6 +59,12 @@ def test_the_budget_shown_is_the_demo_s() -> None:
     assert shown == hostdoctor(*command.removeprefix("$ hostdoctor ").split()).out
 
 
+def test_the_comparison_shown_is_of_such_runs(tmp_path: Path) -> None:
+    arms = {"near": write_results(tmp_path, "near"), "control": write_results(tmp_path, "control")}
+    ran = hostdoctor("compare", *options(far=write_results(tmp_path, "far", 1.25), **arms))
+    assert block("near is faster") == ran.out
+
+
 @pytest.mark.parametrize("shell", ["dash", "sh", "bash"])
 def test_shell_recipes_parse(shell: str) -> None:
     if shutil.which(shell) is None:
@@ -87,8 +95,7 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
 
 
 def test_every_option_named_exists() -> None:
-    commands = ("check", "topo", "explain", "capture", "wrap", "run", "ps", "budget", "plan")
-    help_text = "".join(hostdoctor(name, "--help").out for name in commands)
+    help_text = "".join(hostdoctor(name, "--help").out for name in COMMANDS)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
     foreign = {option for option in named if option not in help_text}
     assert foreign <= FOREIGN, foreign - FOREIGN

@@ -28,6 +28,7 @@ COMMANDS = {
     "wrap": "Print or write a launch wrapper that binds a command to the nodes of its GPUs.",
     "run": "Become a command, bound to the nodes of its GPUs.",
     "ps": "Print where running processes and their memory are, against their GPUs' nodes.",
+    "compare": "Compare a workload's results from the near and the far node, p99 with intervals.",
 }
 
 

@@ -2,21 +2,25 @@
 
 from pathlib import Path
 
+import msgspec
+
 from hostdoctor.budget.document import BudgetDocument
 from hostdoctor.budget.plan import Plan, Unsupported
 from hostdoctor.diagnosis.process_places import ProcessReport
 from hostdoctor.diagnosis.report import Report
-from hostdoctor.facts import Fact, Host
+from hostdoctor.facts import Host
+from hostdoctor.measure.comparison import Comparison
 from hostdoctor.outputs.report_json import json_schema
 
 FOLDER = Path(__file__).parents[2] / "hostdoctor" / "schemas"
-DOCUMENTS: dict[str, type[Fact]] = {
+DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "host.schema.json": Host,
     "report.schema.json": Report,
     "plan.schema.json": Plan,
     "plan-unsupported.schema.json": Unsupported,
     "processes.schema.json": ProcessReport,
     "budget.schema.json": BudgetDocument,
+    "comparison.schema.json": Comparison,
 }
 
 
