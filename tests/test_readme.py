@@ -110,7 +110,7 @@ def test_the_preflight_is_ten_lines_of_options_that_exist() -> None:
     recipe = block("set -e\ngpus=")
     assert recipe.count("\n") <= 10
     joined = recipe.replace("\\\n", " ")
-    for command, options in re.findall(r"hostdoctor (check|budget|run) (.*?)(?: -- |#|$)", joined, re.MULTILINE):
+    for command, said in re.findall(r"hostdoctor (check|budget|run) (.*?)(?: -- |#|$)", joined, re.MULTILINE):
         known = hostdoctor(command, "--help").out
-        for option in re.findall(r"--[a-z-]+", options):
+        for option in re.findall(r"--[a-z-]+", said):
             assert f"{option} " in known, (command, option)
