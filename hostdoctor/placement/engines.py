@@ -125,7 +125,7 @@ def recognise(argv: Sequence[str], engine: str | None = None) -> EngineCommand:
         raise UsageError(f"unknown engine {engine!r}: one of {', '.join(ENGINE_NAMES)}")
     words = tuple(argv)
     prefix = read_prefix(words)
-    if prefix.program >= len(words) and not prefix.split:
+    if not prefix.split and not any(words[prefix.program : prefix.program + 1]):  # none, or an empty word
         raise UsageError("no command to start: write it after --")
     found = None if prefix.split else _find(words, prefix)
     if found is None or (engine is not None and engine != found.engine):
