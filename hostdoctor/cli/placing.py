@@ -101,9 +101,10 @@ def _fits(source: Source, host: Host, selection: Selection, command: "EngineComm
     if engine is None:
         need = Request(positions=selection.gpus, growth_bytes=0)
         return nodes_with_room(source, host, need, need_known=False)
-    agreed = command.gpus_used == len(selection.gpus)
+    used = command.gpus_used
+    agreed = used is not None and used <= len(selection.gpus)
     need = Request(
-        positions=selection.gpus,
+        positions=selection.gpus[:used] if agreed else selection.gpus,
         engine=engine,
         tp=command.tensor_parallel if agreed else None,
         pp=command.pipeline_parallel if agreed else None,
@@ -112,7 +113,7 @@ def _fits(source: Source, host: Host, selection: Selection, command: "EngineComm
         kv_offload_gib=command.kv_offload_gib or 0.0,
         api_servers=command.api_servers or 1,
     )
-    return nodes_with_room(source, host, need, need_known=True)
+    return nodes_with_room(source, host, need, need_known=agreed and command.memory_told)
 
 
 def warnings_of(launch: Launch) -> list[str]:
