@@ -97,6 +97,22 @@ def test_that_memory_fits_is_said_only_where_it_is_known(captures: Path, words: 
     assert [line for line in ran.out.splitlines() if "memory policy bind" in line and said in line]
 
 
+@pytest.mark.parametrize("version", ["0.24.0", "0.24", "0.26.1rc1", "0.27.0", "1.0", "2"])
+@pytest.mark.parametrize("gib", ["400", "600", "900"])
+def test_auto_and_budget_agree_on_what_fits_a_version(captures: Path, version: str, gib: str) -> None:
+    serve = (*SERVE, "-tp", "1", "--kv-offloading-size", gib)
+    words = line(captures, "dgx-h100", "--gpus", "0", "--engine-version", version, "--", *serve)
+    asked = version.removesuffix("rc1") if "." in version else f"{version}.0"
+    host = ("--from", str(captures / "dgx-h100"), "--gpus", "0", "--tp", "1")
+    told = hostdoctor("budget", *host, "--kv-offload-gib", gib, "--engine-version", asked)
+    assert told.status in (0, 2)
+    assert ("--membind=0" in words) == (told.status == 0)
+
+
+def test_a_version_of_large_numbers_is_no_usage_error(captures: Path) -> None:
+    assert line(captures, "dgx-h100", "--gpus", "0", "--engine-version", "202605.1", "--", *SERVE)[-1] == "a/model"
+
+
 def test_gpus_that_the_engine_leaves_idle_take_no_memory(captures: Path) -> None:
     offload = ("--cpu-offload-gb", "120")
     for size, policy in (("1", "--membind=0"), ("4", "--preferred=0")):  # four such copies do not fit, one does
