@@ -114,6 +114,15 @@ def test_streams_that_are_closed_or_full_keep_nothing_from_starting(run: Any, tm
     assert told.read_text(encoding="ascii") == "here\n"
 
 
+def test_a_caller_that_ignores_the_ends_of_children_changes_nothing(run: Any) -> None:
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    again = (sys.executable, "-c", ignoring, sys.executable, "-m", "hostdoctor", "run", "--gpus", "0", "--", "true")
+    done = ended(run("--gpus", "0", "--", *again))
+    assert (done.status, done.err.count("hostdoctor: GPU0: ")) == (0, 2)
+
+
 def test_a_gpu_on_the_node_that_this_machine_lacks_is_refused(run: Any) -> None:
     done = ended(run("--gpus", "3", "--", "true"))
     assert done.status == 2
