@@ -140,6 +140,14 @@ class TestEnginesShareCores:
         both = (process(7, cpus="0-7"), process(9, 2, cpus="0-7"))
         assert quiet(engines_share_cores, host(*both, numa_nodes=roomy, cores=wide)) is None
 
+    def test_a_node_without_its_isolated_cpus_is_shared_as_a_whole_one(self) -> None:
+        wide = tuple(Core(cpus=str(n), package=0) for n in range(16))
+        both = (process(7, cpus="0-13"), process(9, 2, cpus="0-13"))
+        roomy: dict[str, Any] = {"numa_nodes": (node(0, "0-15"), node(1, "16-31")), "cores": wide}
+        quietly = host(*both, settings={"cpu.nohz_full": "14-15"}, **roomy)
+        assert quiet(engines_share_cores, quietly) is None
+        assert fires(engines_share_cores, host(*both, **roomy))
+
     def test_pods_share_their_pool(self) -> None:
         pods = [process(pid, cpus="0-6", cgroup=f"/kubepods/pod{pid}") for pid in (7, 9)]
         assert quiet(engines_share_cores, host(*pods)) is None

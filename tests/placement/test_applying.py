@@ -6,7 +6,7 @@ import pytest
 
 from hostdoctor.errors import PlacementError
 from hostdoctor.placement import applying
-from hostdoctor.placement.applying import Applied, Step, apply_best
+from hostdoctor.placement.applying import Applied, Step, Tier, apply_best
 
 CPUS = ",".join(map(str, sorted(os.sched_getaffinity(0))))
 WAYS = (Step(tier="cpus-only", cpus=CPUS), Step(tier="unbound"))
@@ -20,7 +20,7 @@ def refusing(step: Step) -> None:
 def test_a_cpuset_that_shrinks_after_the_trial_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(applying, "_try_in_child", lambda step: None)
     monkeypatch.setattr(applying, "_apply", refusing)
-    refused = (("cpus-only", "sched_setaffinity: Invalid argument"),)
+    refused: tuple[tuple[Tier, str], ...] = (("cpus-only", "sched_setaffinity: Invalid argument"),)
     assert apply_best(WAYS, strict=False) == Applied(step=WAYS[1], refused=refused)
     with pytest.raises(PlacementError, match="cannot bind as asked"):
         apply_best(WAYS, strict=True)
