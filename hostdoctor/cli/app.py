@@ -91,6 +91,7 @@ def main() -> None:
 
 def _end_on_signals() -> None:
     """Exit as on Ctrl-C, so that children are ended; a signal that the caller has ignored (nohup) stays so."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a caller has it ignored, nobody learns how a child ended
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)

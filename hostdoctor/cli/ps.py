@@ -81,6 +81,8 @@ def look(source: Source, host: Host, pids: Sequence[int], gpus: str, node: int |
         raise SourceError("ps: only the running host has processes")
     if node is not None and node not in (record.id for record in host.numa_nodes):
         raise UsageError(f"--node: no NUMA node {node} here")
+    if node is not None and not any(record.cpus for record in host.numa_nodes if record.id == node):
+        raise UsageError(f"--node: NUMA node {node} has no CPUs for a process to run on")
     positions = named_gpus(host, gpus)
     meant = () if positions is None else tuple(_index(host.gpus[i]) for i in positions)
     users, unknown = gpu_users(source)

@@ -5,10 +5,10 @@ from typing import NamedTuple
 from hostdoctor.errors import PlacementError
 from hostdoctor.facts import Fact
 from hostdoctor.placement.conflicts import refuse_conflicts
-from hostdoctor.placement.engines import TITLES, EngineCommand
+from hostdoctor.placement.engines import MPI, TITLES, EngineCommand, rank_starter
 from hostdoctor.placement.model import Binding, Launch, RankCommand
 from hostdoctor.placement.nic_variables import nic_variables, of_ranks, wanted
-from hostdoctor.placement.prefixes import is_assignment
+from hostdoctor.placement.prefixes import RAISERS, is_assignment
 from hostdoctor.placement.spanning import own_binding
 from hostdoctor.placement.versions import Version
 
@@ -152,7 +152,7 @@ def _agrees_with_sglang(binding: Binding) -> bool:
 def _outer_notes(command: EngineCommand) -> tuple[str, ...]:
     if command.engine == "llama.cpp":
         return ("after a change of binding, drop the page cache once: a mapped model stays where it was read",)
-    if command.engine == "generic" and command.runner in ("mpirun", "mpiexec", "orterun", "prterun"):
+    if command.engine == "generic" and command.runner in MPI:
         return (f"{command.runner} binds its ranks itself, within this binding where it honours it",)
     return ()
 
@@ -202,6 +202,11 @@ def _each_rank(binding: Binding, command: EngineCommand) -> _Plan:
     for name in (_DEVICES, _ORDER):
         if name in command.prefix.environment:
             raise PlacementError(f"the command sets {name}, and each GPU's command needs its own: remove the variable")
+    starter = rank_starter(command)
+    if starter:
+        raise PlacementError(
+            f"{starter} starts the ranks itself: wrap the command that it starts, and let it start that script"
+        )
     if command.prefix.dropper:
         raise PlacementError(
             f"{command.prefix.dropper} drops {_DEVICES}, by which each GPU's command differs: leave it out"
@@ -304,7 +309,7 @@ def _inside(command: EngineCommand, variables: dict[str, str]) -> _Insertion:
     prefix = command.prefix
     if not variables or prefix.carry_at is None:
         return _Insertion(0, ())
-    env = ("env",) if prefix.dropper == "sudo" else ()
+    env = ("env",) if prefix.dropper in RAISERS else ()
     return _Insertion(prefix.carry_at, (*env, *(f"{name}={value}" for name, value in variables.items())))
 
 
@@ -332,6 +337,7 @@ def _prefix_warnings(command: EngineCommand, inside: dict[str, str]) -> tuple[st
         warnings.append(
             "exec is a word of the shell, not a program: leave it out, the command is started in place anyway"
         )
-    if inside and command.prefix.dropper == "sudo":
-        warnings.append(f"sudo drops variables: {', '.join(inside)} are written behind it, with env")
+    if inside and command.prefix.dropper in RAISERS:
+        told = ", ".join(inside)
+        warnings.append(f"{command.prefix.dropper} drops variables: {told} are written behind it, with env")
     return tuple(warnings)

@@ -49,4 +49,7 @@ def of_ranks(ranks: tuple[Rank, ...]) -> tuple[dict[str, str], str | None]:
     if not variables:
         return {}, f"{NCCL} and {UCX} are not set: NCCL takes at most {MOST_NCCL_DEVICES} adapters"
     near = "; ".join(f"{rank.gpu}: {', '.join(rank.nics)}" for rank in ranks)
-    return variables, f"{NCCL} and {UCX} name the adapters near the GPUs ({near}); UCX then uses no other network"
+    return (
+        variables,
+        f"{NCCL} and {UCX} name the adapters near the GPUs ({near}), up or not; UCX then uses no other network",
+    )

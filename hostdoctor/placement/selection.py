@@ -136,7 +136,7 @@ def _stated(host: Host, word: str) -> Device:
 
 def _matches(host: Host, word: str) -> list[Device]:
     if word.lower().startswith("mig-"):
-        return [(parent, word) for parent in _parents(host, word)]
+        return [(parent, _instance(host, parent, word)) for parent in _parents(host, word)]
     bdf = canonical_bdf(word)
     return [
         (i, None)
@@ -151,7 +151,9 @@ def _parents(host: Host, word: str) -> list[int]:
     """Return the GPU that an instance is part of: the old spelling names it, else only one can be it."""
     instance = word[len("mig-") :]
     if instance.lower().startswith("gpu-"):
-        return [i for i, gpu in enumerate(host.gpus) if _begins(gpu.uuid, instance.partition("/")[0])]
+        uuid, _, number = instance.partition("/")
+        divided = [i for i, gpu in enumerate(host.gpus) if gpu.mig is not False and number]
+        return [i for i in divided if _begins(host.gpus[i].uuid, uuid)]
     owners = [i for i in _usable(host) if host.gpus[i].mig is not False]
     if len(owners) > 1:
         raise UnknownNodeError(
@@ -159,6 +161,14 @@ def _parents(host: Host, word: str) -> list[int]:
             " known (nvidia-smi -L tells): name the GPU instead"
         )
     return owners
+
+
+def _instance(host: Host, parent: int, word: str) -> str:
+    """Return an instance's name as CUDA spells it: the whole UUID, and capitals."""
+    name = word[len("mig-") :]
+    return (
+        f"MIG-{host.gpus[parent].uuid}/{name.partition('/')[2]}" if name.lower().startswith("gpu-") else f"MIG-{name}"
+    )
 
 
 def _begins(uuid: str | None, word: str) -> bool:
