@@ -46,3 +46,7 @@ class UnknownNodeError(PlacementError):
     """The NUMA node of a GPU is not known, so that nothing can be bound honestly."""
 
     exit_status = 3
+
+
+class MeasureError(HostdoctorError):
+    """An experiment cannot be made here: not permitted, no room, no second node, not this machine."""

@@ -1,0 +1,1 @@
+"""Near against far: experiments on the running host."""
