@@ -4,14 +4,22 @@ from pathlib import Path
 
 from hostdoctor.diagnosis.report import Report
 from hostdoctor.facts import Host
+from hostdoctor.measure.documents import MemoryDocument, NvmeDocument, WatchDocument, document_schema
 from hostdoctor.outputs.report_json import json_schema
 
 FOLDER = Path(__file__).parents[2] / "hostdoctor" / "schemas"
 DOCUMENTS: dict[str, type[Host] | type[Report]] = {"host.schema.json": Host, "report.schema.json": Report}
+RESULTS = {
+    "measure-memory.schema.json": MemoryDocument,
+    "measure-nvme.schema.json": NvmeDocument,
+    "watch-nvme.schema.json": WatchDocument,
+}
 
 
 def main() -> None:
-    """Write both schemas."""
+    """Write all schemas."""
+    for name, result in RESULTS.items():
+        (FOLDER / name).write_text(document_schema(result), encoding="utf-8")
     for name, kind in DOCUMENTS.items():
         (FOLDER / name).write_text(json_schema(kind), encoding="utf-8")
 
