@@ -18,6 +18,7 @@ from hostdoctor.measure.chase import (
     chase_over,
     interpreter_overhead_ns,
     random_cycle,
+    shuffling_s,
 )
 from hostdoctor.measure.clock import clock_floor
 from hostdoctor.measure.documents import (
@@ -138,7 +139,8 @@ class MemoryExperiment:
         )
 
     def _setting_up_s(self) -> float:
-        return 1.0 + len(self._plan.memory_nodes) * self._plan.size_bytes / 1e9
+        touching = len(self._plan.memory_nodes) * self._plan.size_bytes / 1e9
+        return 1.0 + touching + shuffling_s(self._plan.size_bytes // STRIDE_BYTES)
 
     def _set_up(self, stack: ExitStack) -> Iterator[float]:
         nodes = self._plan.memory_nodes

@@ -81,6 +81,7 @@ def test_one_node_has_near_memory_only() -> None:
     plan = planned(TWO[0])
     assert len(plan.measured) == 1
     assert plan.notes == ("no second CPU node: near only",)
+    assert planned(TWO[0], CXL).notes == ("no second CPU node",)
 
 
 @pytest.mark.parametrize(("l3_mib", "size_mib"), [(32, 1024), (64, 1024), (105, 1680), (300, 4800)])
