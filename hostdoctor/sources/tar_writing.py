@@ -49,7 +49,7 @@ def write_archive(path: Path, members: Mapping[str, bytes | str | None], *, forc
             stream.flush()
             os.fsync(stream.fileno())
             size = stream.tell()
-        _put(temporary, path, force=force)
+        put_in_place(temporary, path, force=force)
     except OSError as error:
         raise OutputError(f"{path}: not written: {error.strerror}") from error
     finally:
@@ -59,7 +59,7 @@ def write_archive(path: Path, members: Mapping[str, bytes | str | None], *, forc
     return size
 
 
-def _put(temporary: Path, path: Path, *, force: bool) -> None:
+def put_in_place(temporary: Path, path: Path, *, force: bool) -> None:
     """Give the file its name; without ``force`` never over one that came into being meanwhile."""
     if not force:
         try:

@@ -1,0 +1,124 @@
+"""Results of experiments as text."""
+
+from collections.abc import Callable, Sequence
+
+from hostdoctor.measure.documents import Bandwidth, MemoryCell, MemoryDocument
+from hostdoctor.outputs.style import Style
+from hostdoctor.outputs.words import gib, plural, printable
+
+MIB = 1 << 20
+Row = Sequence[str]
+
+
+def render_memory(document: MemoryDocument, style: Style) -> str:
+    """Return what was measured of memory."""
+    lines = [_memory_head(document), *_buffers(document)]
+    lines += _latencies(document)
+    for operation in ("read", "write", "copy"):
+        lines += _rates(document, operation)
+    lines += [f"not measured: CPUs of node {cell.cpu_node}, memory of node {cell.memory_node}: {cell.skipped}"
+              for cell in document.cells if cell.skipped]  # fmt: skip
+    lines += [f"note: {note}" for note in document.notes]
+    return "\n".join(style.wrap(printable(line), "", "  ") if len(line) > 300 else line for line in lines) + "\n"
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Return rows as lines, the first column to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows if i < len(row)) for i in range(max(map(len, rows)))]
+    return ["  ".join(cell.ljust(width) if not i else cell.rjust(width)
+                      for i, (cell, width) in enumerate(zip(row, widths, strict=False))).rstrip()
+            for row in rows]  # fmt: skip
+
+
+def _memory_head(document: MemoryDocument) -> str:
+    cpus, memory = _cpu_nodes(document), _memory_nodes(document)
+    name = printable(document.circumstances.hostname or "this host")
+    return f"{name}: CPUs of {plural(len(cpus), 'node')}, memory of {plural(len(memory), 'node')}"
+
+
+def _buffers(document: MemoryDocument) -> list[str]:
+    """Say how much memory was measured, what kind of pages, and where they were."""
+    size = document.size_bytes
+    lines = [f"{_size(size)} a node, a line every {document.stride_bytes} bytes touched in random order"]
+    if document.l3_bytes:
+        lines[0] += f"; last cache {document.l3_bytes // MIB} MiB"
+    for buffer in document.buffers:
+        huge = "huge pages not told" if buffer.huge_bytes is None else f"{buffer.huge_bytes / size:.0%} in huge pages"
+        where = buffer.placement_after or buffer.placement_before
+        if where is not None:
+            share = f"{where.share_on(buffer.node):.0%} of {where.asked} pages asked about are there ({where.source})"
+            lines.append(f"memory of node {buffer.node}: {share}, {huge}")
+    return lines
+
+
+def _size(size_bytes: int) -> str:
+    return gib(size_bytes) if size_bytes >= 1 << 30 else f"{size_bytes // MIB} MiB"
+
+
+def _latencies(document: MemoryDocument) -> list[str]:
+    clock = document.clock
+    floor = f"clock: {clock.reading_ns:.0f} ns a reading, {clock.call_ns:.0f} ns a call"
+    if document.method == "native":
+        loads = next((cell.latency.loads_per_batch for cell in document.cells if cell.latency), 0)
+        head = f"Latency of a dependent load, ns: p50 (p99) of means of {loads} loads"
+        return [head, *_matrix(document, _latency), *_near_and_far(document), floor]
+    overhead = document.interpreter_overhead_ns or 0.0
+    lines = [
+        "Latency of a dependent load: difference to the near memory, ns (median over visits)",
+        *_matrix(document, _difference),
+        f"interpreted: {overhead:.0f} ns of each load are the interpreter's, so only differences are told "
+        "(--native-chase measures latency)",
+    ]
+    return [*lines, floor]
+
+
+def _latency(cell: MemoryCell) -> str:
+    told = cell.latency
+    return f"{told.p50_of_batch_means_ns:.1f} ({told.p99_of_batch_means_ns:.1f})" if told else "-"
+
+
+def _difference(cell: MemoryCell) -> str:
+    if cell.latency_difference is None:
+        return "near" if cell.cpu_node == cell.memory_node and not cell.skipped else "-"
+    return f"{cell.latency_difference.p50_ns:+.1f}"
+
+
+def _near_and_far(document: MemoryDocument) -> list[str]:
+    """Compare each CPU node's own memory with the others, by the median latencies."""
+    cells = {(cell.cpu_node, cell.memory_node): cell.latency for cell in document.cells if cell.latency}
+    lines = []
+    for (cpu_node, memory_node), far in cells.items():
+        near = cells.get((cpu_node, cpu_node))
+        if cpu_node != memory_node and near is not None:
+            ratio = far.p50_of_batch_means_ns / near.p50_of_batch_means_ns
+            lines.append(f"from node {cpu_node}, memory of node {memory_node} takes {ratio:.2f} times the near latency")
+    return lines
+
+
+def _rates(document: MemoryDocument, operation: str) -> list[str]:
+    def rate(cell: MemoryCell) -> str:
+        told: Bandwidth | None = getattr(cell, operation)
+        return f"{told.p50_gbytes_per_s:.1f}" if told else "-"
+
+    if not any(getattr(cell, operation) for cell in document.cells):
+        return []
+    return [f"Bandwidth of {operation}, GB/s, one thread a core (median over visits)", *_matrix(document, rate)]
+
+
+def _matrix(document: MemoryDocument, show: Callable[[MemoryCell], str]) -> list[str]:
+    cells = {(cell.cpu_node, cell.memory_node): cell for cell in document.cells}
+    columns = _memory_nodes(document)
+    rows = [["", *(f"memory {node}" for node in columns)]]
+    rows += [
+        [f"  CPUs of node {cpu_node}", *(show(cells[cpu_node, node]) for node in columns)]
+        for cpu_node in _cpu_nodes(document)
+    ]
+    return table(rows)
+
+
+def _cpu_nodes(document: MemoryDocument) -> list[int]:
+    return sorted({cell.cpu_node for cell in document.cells})
+
+
+def _memory_nodes(document: MemoryDocument) -> list[int]:
+    return sorted({cell.memory_node for cell in document.cells})
