@@ -10,8 +10,8 @@ import typer
 from hostdoctor.cli.app import SIGINT_STATUS
 from hostdoctor.cli.common import emit
 from hostdoctor.errors import MeasureError
-from hostdoctor.facts import Host
-from hostdoctor.measure.documents import Circumstances, Document, document_json
+from hostdoctor.facts import Fact, Host
+from hostdoctor.measure.documents import Circumstances, document_json
 
 QUIET_S = 2.0  # what takes longer shows its progress
 _UNITS = 1000
@@ -67,9 +67,7 @@ def circumstances(host: Host, ended_by: int | None = None) -> Circumstances:
     )
 
 
-def finish(
-    document: Document, text: str, format_: str, output: Path | None, *, force: bool, ended_by: int | None
-) -> None:
+def finish(document: Fact, text: str, format_: str, output: Path | None, *, force: bool, ended_by: int | None) -> None:
     """Keep and print the results; raise typer.Exit with the status that a signal asked for, if one did."""
     if output is not None:
         from hostdoctor.sources.writing import write_text

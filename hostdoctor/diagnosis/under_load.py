@@ -33,7 +33,7 @@ def measured_links(host: Host, tree: Tree, gpu: Gpu) -> tuple[BusyLink, ...] | N
 
 
 def slow_while_copying(links: Sequence[BusyLink]) -> Iterator[tuple[str, str, float, float]]:
-    """Yield, for each link below what both of its ends can do, where it was seen, how often, the rate and the maximum."""
+    """Yield for each link below what both of its ends can do where that was seen, how often, the rate, the maximum."""
     for link in links:
         most = link.hop.max_speed_gts
         if most and link.speed_gts < most:

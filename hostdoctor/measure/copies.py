@@ -4,19 +4,18 @@ One process for each CPU node holds buffers on both memory nodes. Every round vi
 cells: forwards in one round and backwards in the next, so that what drifts meets near and far alike.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from hostdoctor.errors import MeasureError
-from hostdoctor.facts import Fact
 from hostdoctor.measure.copies_links import LinkWatch
-from hostdoctor.measure.copies_model import Cell, Copier, Floor, Memory, Place, Role, Setting
+from hostdoctor.measure.copies_model import Cell, Copier, CopyDocument, Memory, Place, Role, Setting
 from hostdoctor.measure.copies_plan import MIB, Plan, cpulist_of, settings_of
-from hostdoctor.measure.copies_verdict import Run
+from hostdoctor.measure.copies_verdict import Run, results_of
+from hostdoctor.measure.documents import Circumstances, Clock
 from hostdoctor.sources.worker import Worker, WorkerLostError
 
 MODULE = "hostdoctor.measure.copies_worker"
@@ -24,100 +23,118 @@ RUN_LIMIT_S = 1.0  # a run of copies that takes longer has fewer of them
 BANDWIDTH_S = 0.1  # of large copies in a run
 WARM_COPIES = 5
 OPEN_LOOP_LOAD = 0.5  # of what the slowest cell can do: its queue must not grow
-ANSWER_S = 20.0  # beyond what was asked for
+ANSWER_S = 10.0  # beyond the time asked for
 LOAD_THREADS = 4  # for each node
+LOAD_BYTES = 64 * MIB
 PLACED_SHARE = 0.95
-
-Progress = Callable[[float], None]
-
-
-class Measured(Fact, frozen=True, kw_only=True):
-    """What was measured so far; ``stopped`` says why no more was."""
-
-    runs: dict[Setting, dict[Role, list[Run]]]
-    intervals_ns: dict[Setting, int]
-    places: tuple[Place, ...]
-    copiers: tuple[Copier, ...]
-    floor: Floor | None
-    cuda_version: str | None
-    name: str | None
-    notes: tuple[str, ...]
-    stopped: str | None
-    interrupted: BaseException | None
+GUESSED_COPY_S = 60e-6  # for the time left, until it is known
 
 
-class Session:
-    """The processes of one measurement. :meth:`measure` may end early by itself, by a signal, or never be called."""
+class CopyExperiment:
+    """One measurement and its processes. Take all :meth:`steps`, then ask for the :meth:`document`, also early."""
 
-    def __init__(self, plan: Plan, watch: LinkWatch, *, timeout_s: float, progress: Progress) -> None:
+    def __init__(self, plan: Plan, watch: LinkWatch, *, timeout_s: float) -> None:
         self._plan = plan
         self._watch = watch
         self._timeout_s = timeout_s
-        self._progress = progress
+        self._settings = settings_of(plan.settings)
         self._workers: dict[int, Worker] = {}
+        self._loads: list[Worker] = []
         self._opened: dict[int, dict[str, Any]] = {}
         self._cpus_seen: dict[int, set[int]] = {}
-        self._buffers: dict[str, Place] = {}
+        self._places: dict[str, Place] = {}
         self._counters: dict[int, list[dict[str, int]]] = {}
         self._runs: dict[Setting, dict[Role, list[Run]]] = {}
         self._intervals_ns: dict[Setting, int] = {}
-        self._first: dict[str, int] = {}
-        self._notes: list[str] = []
+        self._copied: dict[str, int] = {}
+        self._notes = list(plan.notes)
+        self._stopped: str | None = None
 
-    def measure(self) -> Measured:
-        """Return what could be measured, at the latest when all is; every process has ended then.
+    @property
+    def seconds(self) -> float:
+        """How long it will take, roughly."""
+        return sum(self._run_s(setting) for setting in self._settings) * (self._plan.settings.pairs + 0.25)
 
-        What fails or is interrupted on the way ends it, and what came before is kept.
+    def steps(self) -> Iterator[float]:
+        """Measure, and yield after each part how many of :attr:`seconds` it stood for.
+
+        Raises MeasureError where nothing can be measured; what fails later ends it, and what came before is kept.
         """
-        stopped, interrupted = None, None
-        with ExitStack() as ends:
-            ends.callback(self._close)
+        try:
+            self._open()
             try:
-                self._measure()
+                yield from self._measure()
+                self._look_again()
             except MeasureError as error:
-                stopped = str(error)
-            except (KeyboardInterrupt, SystemExit) as error:
-                stopped, interrupted = "interrupted", error
-        return Measured(
-            runs=self._runs,
-            intervals_ns=self._intervals_ns,
-            places=tuple(self._buffers.values()),
+                self._stopped = str(error)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the processes; a second call does nothing."""
+        for load in self._loads:
+            load.kill()
+        for worker in self._workers.values():
+            worker.close()
+
+    def document(self, circumstances: Circumstances, nvidia_driver: str | None = None) -> CopyDocument:
+        """Return what was measured so far."""
+        self.close()
+        first = next(iter(self._opened.values()), {})
+        clock = first.get("clock")
+        return CopyDocument(
+            circumstances=circumstances,
+            nvidia_driver=nvidia_driver,
+            cuda_version=first.get("cuda_version"),
+            gpu=msgspec.structs.replace(self._plan.gpu, name=self._plan.gpu.name or first.get("name")),
+            settings=self._plan.settings,
+            clock=None if clock is None else Clock(**clock),
             copiers=tuple(self._copier(node) for node in self._opened),
-            floor=self._floor(),
-            cuda_version=self._of_first("cuda_version"),
-            name=self._of_first("name"),
+            places=tuple(self._places.values()),
+            results=results_of(self._plan.cells, self._runs, self._intervals_ns),
+            links=self._watch.readings(),
+            stopped=self._stopped,
             notes=tuple(dict.fromkeys(self._notes)),
-            stopped=stopped,
-            interrupted=interrupted,
         )
 
-    def _measure(self) -> None:
-        for node in self._plan.cpus:
-            self._open(node)
+    def _run_s(self, setting: Setting) -> float:
+        """Return how long all cells of one round of a setting take, roughly."""
+        cells = len(self._plan.cells)
+        if setting.loop == "bandwidth":
+            return cells * (BANDWIDTH_S + 0.05)
+        copies_s = self._plan.settings.copies_per_run * (GUESSED_COPY_S + setting.size_bytes / 15e9)
+        return cells * min(RUN_LIMIT_S, copies_s * (2 if setting.loop == "open" else 1))
+
+    def _open(self) -> None:
+        for node, cpus in self._plan.cpus.items():
+            self._workers[node] = worker = Worker(MODULE, (_comma(cpus),))
+            size = self._plan.settings.buffer_bytes
+            question = {"do": "open", "bdf": self._plan.gpu.bdf, "cpu": self._plan.cpu[node], "size_bytes": size}
+            self._opened[node] = opened = worker.ask(question, self._timeout_s)
+            self._cpus_seen[node] = {opened["cpu"]}
         for node in self._plan.cpus:
             self._fill(node)
-        settings = settings_of(self._plan.settings)
-        for load in dict.fromkeys(setting.load for setting in settings):
-            with self._memory_load(load == "contended"):
-                self._rounds([setting for setting in settings if setting.load == load], len(settings))
-        for node in self._plan.cpus:
-            self._look_again(node)
 
-    def _rounds(self, settings: Sequence[Setting], every: int) -> None:
-        for setting in settings:
-            self._warm_up(setting)
+    def _measure(self) -> Iterator[float]:
+        for load in dict.fromkeys(setting.load for setting in self._settings):
+            chosen = [setting for setting in self._settings if setting.load == load]
+            with self._memory_load(wanted=load == "contended"):
+                for setting in chosen:
+                    self._warm_up(setting)
+                    yield self._run_s(setting) / 4
+                yield from self._rounds(chosen)
+
+    def _rounds(self, settings: Sequence[Setting]) -> Iterator[float]:
         for number in range(self._plan.settings.pairs):
             for setting in settings:
                 for cell in self._order(setting, number):
                     run = self._copy(setting, cell, self._plan.settings.copies_per_run)
                     self._runs.setdefault(setting, {}).setdefault(cell.role, []).append(run)
-                self._progress(1 / (every * self._plan.settings.pairs))
+                yield self._run_s(setting)
 
     def _order(self, setting: Setting, number: int) -> list[Cell]:
         """Return the cells whose buffers are there: A B … in even rounds, … B A in odd ones."""
-        cells = [
-            cell for cell in self._plan.cells if _key(cell.cpu_node, cell.memory_node, setting.memory) in self._buffers
-        ]
+        cells = [cell for cell in self._plan.cells if _key(cell, setting.memory) in self._places]
         return cells if number % 2 == 0 else cells[::-1]
 
     def _warm_up(self, setting: Setting) -> None:
@@ -130,28 +147,27 @@ class Session:
             self._intervals_ns[setting] = max(1, int(slowest / OPEN_LOOP_LOAD))
 
     def _copy(self, setting: Setting, cell: Cell, count: int) -> Run:
-        worker, key = self._workers[cell.cpu_node], _key(cell.cpu_node, cell.memory_node, setting.memory)
-        large = setting.loop == "bandwidth"
+        key, large = _key(cell, setting.memory), setting.loop == "bandwidth"
         question = {
             "do": "copy",
             "key": key,
             "direction": setting.direction,
             "size_bytes": setting.size_bytes,
             "count": 1_000 if large else count,
-            "least": 2 if large else min(count, 3),
+            "least": 2 if large else 3,
             "limit_s": BANDWIDTH_S if large else RUN_LIMIT_S,
             "warm": 1 if large else WARM_COPIES,
-            "first": self._first.get(key, 0),
+            "first": self._copied.get(key, 0),
             "interval_ns": self._intervals_ns.get(setting),
         }
-        with self._second_stream(setting, cell), self._watching(large):
-            answer = worker.ask(question, self._timeout_s + ANSWER_S)
-        self._first[key] = self._first.get(key, 0) + len(answer["ns"]) + WARM_COPIES
+        with self._second_stream(setting, cell), self._watching(large=large):
+            answer = self._workers[cell.cpu_node].ask(question, self._timeout_s + ANSWER_S)
+        self._copied[key] = self._copied.get(key, 0) + len(answer["ns"]) + WARM_COPIES
         self._cpus_seen[cell.cpu_node].update(cpu for cpu in answer["cpus"] if cpu is not None)
         return Run(ns=tuple(answer["ns"]), late=answer["late"], contending_copies=answer["contending_copies"])
 
     @contextmanager
-    def _watching(self, large: bool) -> Iterator[None]:
+    def _watching(self, *, large: bool) -> Iterator[None]:
         """Read the links while large copies keep them busy; small ones must not be disturbed."""
         if not large:
             yield
@@ -171,89 +187,75 @@ class Session:
         worker.ask({"do": "rest"}, self._timeout_s)
 
     @contextmanager
-    def _memory_load(self, wanted: bool) -> Iterator[None]:
+    def _memory_load(self, *, wanted: bool) -> Iterator[None]:
         """Copy memory between the nodes meanwhile, by CPUs that no copying thread uses; the same for every cell."""
-        loads: list[Worker] = []
-        try:
-            for node in self._plan.cpus if wanted else ():
-                others = [n for n in self._plan.cpus if n != node] or [node]
-                cpus = sorted(self._plan.cpus[node] - {self._plan.cpu[node]})[:LOAD_THREADS]
-                if not cpus:
-                    self._notes.append(f"no memory load by node {node}: it has no CPU to spare")
-                    continue
-                loads.append(Worker(MODULE, (",".join(map(str, cpus)),)))
-                size = min(64 * MIB, self._plan.settings.buffer_bytes)
-                question = {"do": "load", "cpus": cpus, "size_bytes": size, "to_node": node, "from_node": others[0]}
-                loads[-1].ask(question, self._timeout_s)
-            yield
-            for load in loads:
-                load.ask({"do": "rest"}, self._timeout_s)
-        finally:
-            for load in loads:
-                load.kill()
+        for node in self._plan.cpus if wanted else ():
+            self._load(node)
+        yield
+        for load in self._loads:
+            load.ask({"do": "rest"}, self._timeout_s)
+            load.close()
+        self._loads.clear()
 
-    def _open(self, node: int) -> None:
-        cpus = self._plan.cpus[node]
-        worker = Worker(MODULE, (",".join(str(cpu) for cpu in sorted(cpus)),))
-        self._workers[node] = worker
-        size = self._plan.settings.buffer_bytes
-        question = {"do": "open", "bdf": self._plan.gpu.bdf, "cpu": self._plan.cpu[node], "size_bytes": size}
-        self._opened[node] = worker.ask(question, self._timeout_s)
-        self._cpus_seen[node] = {self._opened[node]["cpu"]}
+    def _load(self, node: int) -> None:
+        cpus = sorted(self._plan.cpus[node] - {self._plan.cpu[node]})[:LOAD_THREADS]
+        if not cpus:
+            self._notes.append(f"no memory load by node {node}: it has no CPU to spare")
+            return
+        other = next((n for n in self._plan.cpus if n != node), node)
+        size = min(LOAD_BYTES, self._plan.settings.buffer_bytes)
+        self._loads.append(Worker(MODULE, (_comma(cpus),)))
+        question = {"do": "load", "cpus": cpus, "size_bytes": size, "to_node": node, "from_node": other}
+        self._loads[-1].ask(question, self._timeout_s)
 
     def _fill(self, node: int) -> None:
         """Get the buffers of one process; what cannot be had leaves its cells out and says why."""
-        worker = self._workers[node]
-        self._counters[node] = [worker.ask({"do": "placement", "nodes": {}}, self._timeout_s)["counters"]]
+        self._counters[node] = [self._ask_places(node, {})["counters"]]
         for memory in self._plan.settings.memories:
             for cell in self._plan.cells:
-                key = _key(node, cell.memory_node, memory)
-                if cell.cpu_node == node and key not in self._buffers:
-                    self._get(worker, cell, memory, key)
+                if cell.cpu_node == node and _key(cell, memory) not in self._places:
+                    self._get(cell, memory)
+        self._counters[node].append(self._ask_places(node, {})["counters"])
 
-    def _get(self, worker: Worker, cell: Cell, memory: Memory, key: str) -> None:
-        size = self._plan.settings.buffer_bytes
-        question = {"do": "buffer", "key": key, "node": cell.memory_node, "memory": memory, "size_bytes": size}
+    def _get(self, cell: Cell, memory: Memory) -> None:
         where = f"{memory} memory of node {cell.memory_node} for CPUs of node {cell.cpu_node}"
         try:
-            told = worker.ask(question, self._timeout_s + ANSWER_S)
+            told = self._ask_buffer(cell, memory)
         except WorkerLostError:
             raise
         except MeasureError as error:
-            if cell.role == "near":
+            if cell.role in ("near", "near-again"):
                 raise MeasureError(f"{where}: {error}") from None
             self._notes.append(f"not measured: {where}: {error}")
             return
-        if told["share"] < PLACED_SHARE:
-            self._notes.append(
-                f"not measured: {where}: only {told['share']:.0%} of its pages are there ({told['source']})"
-            )
-            return
-        self._buffers[key] = Place(
+        self._places[_key(cell, memory)] = Place(
             cpu_node=cell.cpu_node,
             memory_node=cell.memory_node,
             memory=memory,
-            size_bytes=size,
-            way=told["way"],
-            source=told["source"],
-            pages=told["pages"],
-            pages_asked=told["pages_asked"],
-            pages_elsewhere=told["pages_elsewhere"],
-            share=told["share"],
-            page_aligned=told["aligned"],
-            huge_bytes=told["huge_bytes"],
+            size_bytes=self._plan.settings.buffer_bytes,
+            **told,
         )
 
-    def _look_again(self, node: int) -> None:
-        nodes = {key: place.memory_node for key, place in self._buffers.items() if place.cpu_node == node}
-        told = self._workers[node].ask({"do": "placement", "nodes": nodes}, self._timeout_s)
-        self._counters[node].append(told["counters"])
-        for key, now in told["buffers"].items():
-            place = self._buffers[key] = msgspec.structs.replace(self._buffers[key], share_after=now["share"])
-            if now["share"] < PLACED_SHARE:
-                self._notes.append(
-                    f"{place.memory} memory of node {place.memory_node} moved meanwhile: {now['share']:.0%} is still there"
-                )
+    def _ask_buffer(self, cell: Cell, memory: Memory) -> dict[str, Any]:
+        size = self._plan.settings.buffer_bytes
+        key, node = _key(cell, memory), cell.memory_node
+        question = {"do": "buffer", "key": key, "node": node, "memory": memory, "size_bytes": size}
+        told = self._workers[cell.cpu_node].ask(question, self._timeout_s + ANSWER_S)
+        if told["share"] < PLACED_SHARE:
+            raise MeasureError(f"only {told['share']:.0%} of its pages are there ({told['source']})")
+        return told
+
+    def _ask_places(self, node: int, nodes: dict[str, int]) -> dict[str, Any]:
+        return self._workers[node].ask({"do": "placement", "nodes": nodes}, self._timeout_s)
+
+    def _look_again(self) -> None:
+        for node in self._plan.cpus:
+            nodes = {key: place.memory_node for key, place in self._places.items() if place.cpu_node == node}
+            for key, now in self._ask_places(node, nodes)["buffers"].items():
+                place = self._places[key] = msgspec.structs.replace(self._places[key], share_after=now["share"])
+                if now["share"] < PLACED_SHARE:
+                    where = f"{place.memory} memory of node {place.memory_node}"
+                    self._notes.append(f"{where} moved meanwhile: {now['share']:.0%} of it is still there")
 
     def _copier(self, node: int) -> Copier:
         counted = self._counters.get(node, [])
@@ -268,25 +270,10 @@ class Session:
             after=counted[1] if len(counted) > 1 else {},
         )
 
-    def _floor(self) -> Floor | None:
-        floor = self._of_first("floor")
-        if floor is None:
-            return None
-        clock, call = floor["clock_ns"], floor["call_ns"]
-        return Floor(
-            clock_p50_ns=clock[len(clock) // 2],
-            clock_p99_ns=clock[len(clock) * 99 // 100],
-            call_p50_ns=call[len(call) // 2],
-            call_p99_ns=call[len(call) * 99 // 100],
-        )
 
-    def _of_first(self, name: str) -> Any:
-        return next((opened[name] for opened in self._opened.values()), None)
-
-    def _close(self) -> None:
-        for worker in self._workers.values():
-            worker.close()
+def _key(cell: Cell, memory: Memory) -> str:
+    return f"{cell.cpu_node}/{cell.memory_node}/{memory}"
 
 
-def _key(cpu_node: int, memory_node: int, memory: Memory) -> str:
-    return f"{cpu_node}/{memory_node}/{memory}"
+def _comma(cpus: Sequence[int] | frozenset[int]) -> str:
+    return ",".join(str(cpu) for cpu in sorted(cpus))

@@ -6,11 +6,13 @@ runs, near against far, that followed each other.
 
 from typing import Literal
 
-from hostdoctor.facts import Fact, LinkReading, System
+import msgspec
+
+from hostdoctor.facts import Fact, LinkReading
+from hostdoctor.facts.model import SCHEMA_VERSION
+from hostdoctor.measure.documents import Circumstances, Clock
 from hostdoctor.measure.paired import Paired
 from hostdoctor.measure.quantiles import Quantile
-
-SCHEMA_VERSION = "1"
 
 Role = Literal["near", "far-memory", "far-cpu", "far", "near-again"]
 Memory = Literal["pinned", "pageable"]
@@ -120,17 +122,8 @@ class Copier(Fact, frozen=True, kw_only=True):
     cpus: str
     cpu: int
     cpus_seen: str
-    before: dict[str, int] = {}
-    after: dict[str, int] = {}
-
-
-class Floor(Fact, frozen=True, kw_only=True):
-    """What measuring itself costs, in nanoseconds: a pair of clock readings, and one around an empty driver call."""
-
-    clock_p50_ns: int
-    clock_p99_ns: int
-    call_p50_ns: int
-    call_p99_ns: int
+    before: dict[str, int] = msgspec.field(default_factory=dict)
+    after: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class MeasuredGpu(Fact, frozen=True, kw_only=True):
@@ -158,23 +151,23 @@ class Settings(Fact, frozen=True, kw_only=True):
     near_only: bool = False
 
 
-class CopyResults(Fact, frozen=True, kw_only=True):
-    """The document. ``stopped`` says why it is not ``complete``."""
+class CopyDocument(Fact, frozen=True, kw_only=True):
+    """What ``hostdoctor measure copy`` found. ``stopped``: what ended it early, other than a signal.
+
+    ``links`` are the GPU and the ports above it while large copies ran; ``check --measured`` judges them.
+    """
 
     schema_version: str = SCHEMA_VERSION
     kind: Literal["measure-copy"] = "measure-copy"
-    hostdoctor_version: str
-    taken_at: str
-    seconds: float
-    complete: bool
-    stopped: str | None = None
-    system: System
-    gpu: MeasuredGpu
+    circumstances: Circumstances
+    nvidia_driver: str | None = None
     cuda_version: str | None = None
+    gpu: MeasuredGpu
     settings: Settings
-    floor: Floor | None = None
+    clock: Clock | None = None
     copiers: tuple[Copier, ...] = ()
     places: tuple[Place, ...] = ()
     results: tuple[Result, ...] = ()
     links: tuple[LinkReading, ...] = ()
+    stopped: str | None = None
     notes: tuple[str, ...] = ()

@@ -1,6 +1,9 @@
 """Which nodes to copy from, and why not: everything that is decided before anything is started."""
 
 from collections.abc import Iterator
+from typing import Any
+
+import msgspec
 
 from hostdoctor.diagnosis import needs
 from hostdoctor.diagnosis.api import gpu_label
@@ -8,6 +11,7 @@ from hostdoctor.diagnosis.subjects import cpuset, near_nodes, nodes_by_id
 from hostdoctor.errors import MeasureError, SourceError, UnknownNodeError, UsageError
 from hostdoctor.facts import Fact, Gpu, Host, NumaNode
 from hostdoctor.measure.copies_model import Cell, MeasuredGpu, Setting, Settings
+from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.cpulist import format_cpulist
 
 MIB = 1 << 20
@@ -20,7 +24,7 @@ DIRECTIONS = ("to-gpu", "from-gpu")
 
 
 class Plan(Fact, frozen=True, kw_only=True):
-    """What will be measured: ``cpus`` are those that this process may use on each node, ``cpu`` the copying thread's."""
+    """What will be measured: ``cpus`` are those that may be used on each node, ``cpu`` is the copying thread's."""
 
     gpu: MeasuredGpu
     settings: Settings
@@ -82,6 +86,14 @@ def refuse_shared(label: str, processes: dict[int, str], *, force: bool) -> str 
             " measures all the same"
         )
     return f"{label} was in use by process {named}{more}"
+
+
+def users_of(document: dict[str, Any] | None, bdf: str | None) -> tuple[int, ...] | None:
+    """Return the PIDs of the processes that the driver says are on a GPU, None when it does not tell."""
+    for gpu in (document or {}).get("gpus", ()):
+        if bdf is not None and canonical_bdf(str(gpu.get("bdf"))) == bdf and isinstance(gpu.get("processes"), list):
+            return tuple(pid for pid in gpu["processes"] if isinstance(pid, int))
+    return None
 
 
 def settings_of(settings: Settings) -> tuple[Setting, ...]:
@@ -197,8 +209,6 @@ def _gpu(host: Host, gpu: Gpu, nodes: Nodes) -> MeasuredGpu:
 
 
 def _with_buffer(settings: Settings, size_bytes: int) -> Settings:
-    import msgspec
-
     return msgspec.structs.replace(settings, buffer_bytes=size_bytes)
 
 

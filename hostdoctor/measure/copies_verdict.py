@@ -98,7 +98,7 @@ def _comparisons(
         if owner != setting:
             continue
         control = adjusted.get((setting, (CONTROL, statistic)))
-        copies = min(len(run.ns) for name in ("near", role) for run in runs[name])  # type: ignore[index]
+        copies = min(len(run.ns) for name in ("near", role) for run in runs[name])
         p_value = adjusted.get((setting, (role, statistic)))
         verdict, words = _verdict(role, statistic, told, p_value, control, copies)
         yield Comparison(

@@ -18,14 +18,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hostdoctor.errors import MeasureError
 from hostdoctor.measure import kernel, placing
+from hostdoctor.measure.clock import clock_floor
 from hostdoctor.measure.cuda import Cuda
 
 PINNED, PAGEABLE = "pinned", "pageable"
 TO_GPU = "to-gpu"
 PR_SET_PDEATHSIG = 1
-FLOOR_SAMPLES = 2000
 PLACED_SHARE = 0.95  # of the pages must be on the node that was asked for
 CONTEND_BYTES = 32 << 20
 _COUNTER = re.compile(r"^(RssShmem|VmPin|VmLck|nr_foll_pin_acquired|nr_foll_pin_released):?\s+(\d{1,18})", re.MULTILINE)
@@ -52,7 +54,7 @@ class Buffer:
             "pages_asked": found.asked,
             "pages_elsewhere": found.elsewhere,
             "share": found.share_on(node),
-            "aligned": self.address % placing.PAGE_BYTES == 0,
+            "page_aligned": self.address % placing.PAGE_BYTES == 0,
             "huge_bytes": self.owner.huge_bytes() if self.owner else None,
         }
 
@@ -98,7 +100,7 @@ class Copier:
             "name": cuda.device_name(ordinal),
             "thread": thread,
             "cpu": cpu,
-            "floor": self._floor(cuda),
+            "clock": msgspec.structs.asdict(clock_floor()),
         }
 
     def buffer(self, question: Answer) -> Answer:
@@ -231,14 +233,6 @@ class Copier:
         self.noise.append(watched)
         watched.start()
 
-    def _floor(self, cuda: Cuda) -> Answer:
-        """Return what the measuring itself costs: a pair of clock readings, and one with an empty call between."""
-        version, question = ctypes.c_int(), cuda.function("cuDriverGetVersion")
-        at = ctypes.byref(version)
-        clock = closed_loop(lambda: None, FLOOR_SAMPLES, 10**9, 1)
-        call = closed_loop(lambda: question(at), FLOOR_SAMPLES, 10**9, 1)
-        return {"clock_ns": sorted(clock), "call_ns": sorted(call)}
-
 
 class _Watched(threading.Thread):
     """A thread that keeps why it ended early."""
@@ -303,14 +297,16 @@ def open_loop(once: Callable[[], Any], count: int, interval_ns: int, limit_ns: i
 
 def counters() -> dict[str, int]:
     """Return what the kernel counts of this process' pinned memory, in bytes, and of the host's pins, in pages."""
-    texts = []
-    for path in ("/proc/self/status", "/proc/vmstat"):
-        try:
-            texts.append(Path(path).read_text(encoding="ascii", errors="replace"))
-        except OSError:
-            continue
+    texts = [_text(path) for path in ("/proc/self/status", "/proc/vmstat")]
     found = dict(_COUNTER.findall("\n".join(texts)))
     return {name: int(value) if name.startswith("nr_") else int(value) * 1024 for name, value in found.items()}
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
 
 
 def main(stream: Any = None, out: Any = None) -> int:
@@ -324,7 +320,7 @@ def main(stream: Any = None, out: Any = None) -> int:
             answer = copier.answer(json.loads(line))
         except (MeasureError, OSError) as error:
             answer = {"error": str(error)}
-        print(json.dumps(answer), file=out or sys.stdout, flush=True)  # noqa: T201  the answer
+        print(json.dumps(answer), file=out or sys.stdout, flush=True)
     os._exit(0)  # the driver's own way down can hang, and everything ends with the process
 
 

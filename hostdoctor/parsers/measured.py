@@ -17,9 +17,10 @@ class MeasuredGpu(Fact, frozen=True, kw_only=True):
     uuid: str | None = None
 
 
-class MeasuredSystem(Fact, frozen=True, kw_only=True):
-    """Which host that was."""
+class Taken(Fact, frozen=True, kw_only=True):
+    """When and on which host that was."""
 
+    at: str
     hostname: str | None = None
 
 
@@ -27,9 +28,8 @@ class MeasuredCopies(Fact, frozen=True, kw_only=True):
     """What the document tells of links."""
 
     kind: str
-    taken_at: str
+    circumstances: Taken
     gpu: MeasuredGpu
-    system: MeasuredSystem = MeasuredSystem()
     links: tuple[LinkReading, ...] = ()
 
 

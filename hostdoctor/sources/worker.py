@@ -1,4 +1,4 @@
-"""A child process that is asked one thing after another in JSON lines: what hangs or crashes in it costs only the child."""
+"""A child process that is asked things in JSON lines: what hangs or crashes in it costs the child alone."""
 
 import atexit
 import contextlib
@@ -21,7 +21,10 @@ GRACE_S = 1.0  # to end by itself once nobody asks any more; one in D state is l
 MAX_LINE_BYTES = 64 << 20
 _ROOT = Path(__file__).parents[2]
 # Not ``-m``: that would look for hostdoctor in the working directory first.
-_START = "import runpy, sys; sys.path[0] = sys.argv[1]; sys.argv = sys.argv[2:]; runpy.run_module(sys.argv[0], run_name='__main__')"
+_START = (
+    "import runpy, sys; sys.path[0] = sys.argv[1]; sys.argv = sys.argv[2:];"
+    "runpy.run_module(sys.argv[0], run_name='__main__')"
+)
 
 _alive: "set[Worker]" = set()
 
@@ -74,7 +77,6 @@ class Worker:
         """End it: let it end by itself for a moment, then kill it and all that it started."""
         if self not in _alive:
             return
-        _alive.discard(self)
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -83,7 +85,6 @@ class Worker:
 
     def kill(self) -> None:
         """Kill it and all that it started; do not wait for one that the kernel holds."""
-        _alive.discard(self)
         with contextlib.suppress(OSError):
             os.killpg(self.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -91,6 +92,7 @@ class Worker:
         for stream in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 stream.close()  # type: ignore[union-attr]
+        _alive.discard(self)
 
     def _line(self, deadline: float, timeout_s: float) -> bytes:
         assert self._process.stdout is not None
@@ -122,7 +124,7 @@ class Worker:
             self._process.wait(GRACE_S)
         status = self._process.returncode
         self.kill()
-        return WorkerLostError(f"the process that copies {_ending(status)}{self._last_words()}")
+        return WorkerLostError(f"the child process {_ending(status)}{self._last_words()}")
 
     def _last_words(self) -> str:
         self._said.seek(0, os.SEEK_END)

@@ -19,12 +19,12 @@ def read_measured(host: Host, files: Sequence[tuple[str, str]]) -> Measured:
 
 def _link(host: Host, name: str, document: MeasuredCopies) -> MeasuredLink:
     gpu = next((gpu for gpu in host.gpus if _is_it(gpu, document)), None)
-    measured, here = document.system.hostname, host.system.hostname
+    measured, here = document.circumstances.hostname, host.system.hostname
     if gpu is None or gpu.bdf is None:
         raise UsageError(f"--measured {name}: taken on a GPU that this host does not have ({document.gpu.bdf[:40]})")
     if measured and here and measured != here:
         raise UsageError(f"--measured {name}: taken on another host ({measured[:60]})")
-    return MeasuredLink(file=name, taken_at=document.taken_at[:40], gpu_bdf=gpu.bdf, links=document.links)
+    return MeasuredLink(file=name, taken_at=document.circumstances.at[:40], gpu_bdf=gpu.bdf, links=document.links)
 
 
 def _is_it(gpu: Gpu, document: MeasuredCopies) -> bool:
