@@ -16,7 +16,6 @@ from hostdoctor.cli.common import (
     timeout_of,
 )
 from hostdoctor.cli.experiments import (
-    ForceOption,
     FormatOption,
     NotLiveOption,
     OutputOption,
@@ -30,7 +29,7 @@ from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
 
 if TYPE_CHECKING:
-    from hostdoctor.measure.copies_model import Memory, Settings
+    from hostdoctor.measure.copies_model import Memory
 
 app = typer.Typer(add_completion=False)
 
@@ -53,7 +52,10 @@ def copy(
     memory: Annotated[
         str, typer.Option(metavar="KINDS", help="Kinds of host memory, comma-separated.")
     ] = "pinned,pageable",
-    pairs: Annotated[int, typer.Option(min=1, max=1000, help="Visits to each cell: pairs of near and far.")] = 10,
+    pairs: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Visits to each cell: pairs of near and far. [default: 12, more if needed]"),
+    ] = None,
     copies: Annotated[int, typer.Option(min=10, max=100_000, help="Small copies in each visit.")] = 1000,
     buffer_mib: Annotated[
         int | None, typer.Option(min=2, max=65536, metavar="MIB", help="Size of each buffer, and of large copies.")
@@ -85,7 +87,7 @@ def copy(
     from hostdoctor.sources.tar_writing import refuse_bad_target
 
     settings = Settings(
-        pairs=pairs,
+        pairs=pairs or 0,
         copies_per_run=copies,
         buffer_bytes=(buffer_mib or 0) * MIB,
         sizes_bytes=_sizes(sizes),

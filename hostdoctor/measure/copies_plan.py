@@ -11,13 +11,14 @@ from hostdoctor.diagnosis.subjects import cpuset, near_nodes, nodes_by_id
 from hostdoctor.errors import MeasureError, SourceError, UnknownNodeError, UsageError
 from hostdoctor.facts import Fact, Gpu, Host, NumaNode
 from hostdoctor.measure.copies_model import Cell, MeasuredGpu, Setting, Settings
+from hostdoctor.measure.paired import pairs_needed
 from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.cpulist import format_cpulist
 
 MIB = 1 << 20
 MAX_BUFFER_BYTES = 256 * MIB
-BUFFERS_PER_NODE = 4  # each of two processes has one pinned and one not
-FREE_PARTS = 16  # of what a node has free, a buffer takes at most one
+PAIRS = 12  # unless more are needed
+FREE_PARTS = 16  # of what a node has free, a buffer takes one at most: two processes have two there each
 NEAR_ONLY = "--near-only measures the near node alone"
 ASSUME = "--assume-node N says where it is"
 DIRECTIONS = ("to-gpu", "from-gpu")
@@ -44,7 +45,7 @@ class Nodes(Fact, frozen=True, kw_only=True):
 
 
 def plan_copies(host: Host, position: int, settings: Settings, assume_node: int | None = None) -> Plan:
-    """Return the plan for one GPU (its position in ``host.gpus``); ``buffer_bytes`` of 0 is chosen here.
+    """Return the plan for one GPU (its position in ``host.gpus``); ``buffer_bytes`` and ``pairs`` of 0 are chosen here.
 
     Raises SourceError off the running host, UnknownNodeError where the GPU's node is not known, UsageError for an
     assumed node that cannot be one, MeasureError where this process may not measure here.
@@ -57,14 +58,16 @@ def plan_copies(host: Host, position: int, settings: Settings, assume_node: int 
     nodes = Nodes(near=near, far=None if settings.near_only else _far(host, near), assumed=assume_node is not None)
     cpus = {node: _cpus(host, node) for node in _ids(nodes)}
     buffer_bytes, notes = _buffer(host, nodes, settings)
+    settings = msgspec.structs.replace(settings, buffer_bytes=buffer_bytes)
+    pairs, told = _pairs(settings)
     return Plan(
         gpu=_gpu(host, gpu, nodes),
-        settings=_with_buffer(settings, buffer_bytes),
+        settings=msgspec.structs.replace(settings, pairs=pairs),
         cells=tuple(_cells(nodes)),
         cpus=cpus,
         cpu={node: sorted(ids)[len(ids) // 2] for node, ids in cpus.items()},
         path=(*gpu.upstream, gpu.bdf),
-        notes=notes,
+        notes=(*notes, *told),
     )
 
 
@@ -99,7 +102,7 @@ def users_of(document: dict[str, Any] | None, bdf: str | None) -> tuple[int, ...
 def settings_of(settings: Settings) -> tuple[Setting, ...]:
     """Return the settings of one load after another, large copies first in each, as they keep the link busy."""
     loads = ("idle", "contended") if settings.contend else ("idle",)
-    return tuple(setting for load in loads for setting in _of_load(load, settings))  # type: ignore[arg-type]
+    return tuple(setting for load in loads for setting in _of_load(load, settings))
 
 
 def _of_load(load: str, settings: Settings) -> Iterator[Setting]:
@@ -160,15 +163,15 @@ def _cpus(host: Host, node: int) -> frozenset[int]:
     own = cpuset(nodes_by_id(host)[node].cpus) or frozenset()
     allowed, mems = cpuset(host.allowed.cpus), cpuset(host.allowed.mems)
     if mems is not None and node not in mems:
-        raise MeasureError(_outside(node, "memory", "Mems_allowed_list", host.allowed.mems))
+        raise MeasureError(_outside(node, "memory is", "Mems_allowed_list", host.allowed.mems))
     usable = own if allowed is None else own & allowed
     if not usable:
-        raise MeasureError(_outside(node, "CPUs", "Cpus_allowed_list", host.allowed.cpus))
+        raise MeasureError(_outside(node, "CPUs are", "Cpus_allowed_list", host.allowed.cpus))
     return usable
 
 
 def _outside(node: int, what: str, name: str, value: str | None) -> str:
-    return f"the {what} of node {node} are not in this process's cpuset ({name} {value}); {NEAR_ONLY}"
+    return f"node {node}: its {what} not in this process's cpuset ({name} {value}); {NEAR_ONLY}"
 
 
 def _buffer(host: Host, nodes: Nodes, settings: Settings) -> tuple[int, tuple[str, ...]]:
@@ -208,8 +211,15 @@ def _gpu(host: Host, gpu: Gpu, nodes: Nodes) -> MeasuredGpu:
     )
 
 
-def _with_buffer(settings: Settings, size_bytes: int) -> Settings:
-    return msgspec.structs.replace(settings, buffer_bytes=size_bytes)
+def _pairs(settings: Settings) -> tuple[int, tuple[str, ...]]:
+    """Return how often to visit each cell, and what is to be said where that is too seldom for a verdict."""
+    latencies = [setting for setting in settings_of(settings) if setting.loop != "bandwidth"]
+    needed = pairs_needed(len(latencies))
+    if not settings.pairs:
+        return max(PAIRS, needed), ()
+    if settings.pairs >= needed:
+        return settings.pairs, ()
+    return settings.pairs, (f"{settings.pairs} pairs are too few for verdicts on {len(latencies)} settings: {needed}",)
 
 
 def _ids(nodes: Nodes) -> tuple[int, ...]:

@@ -15,7 +15,8 @@ VERDICT_PAINT = {"near-faster": "warning", "far-faster": "warning", "unstable": 
 
 def render_copies(document: CopyDocument, style: Style) -> str:
     """Return what was measured of copies, the verdicts of near against far first."""
-    lines = [*_head(document), *_places(document.places), *_links(document), ""]
+    lines = [*_head(document), "", *_verdicts(document.results, style), *_places(document.places)]
+    lines += [*_links(document), ""]
     for result in document.results:
         lines += [*_result(result, style), ""]
     lines += [f"note: {note}" for note in document.notes]
@@ -45,6 +46,19 @@ def _head(document: CopyDocument) -> Iterator[str]:
             f"CPUs of node {copier.cpu_node}: copied from CPU {copier.cpus_seen}; shared memory grew by"
             f" {pinned // MIB} MiB, locked memory is {copier.after.get('VmLck', 0) // MIB} MiB"
         )
+
+
+def _verdicts(results: Iterable[Result], style: Style) -> Iterator[str]:
+    """Say of each setting what near against far came to."""
+    for result in results:
+        told = [
+            f"{comparison.statistic} {_painted(comparison, style)}"
+            for comparison in result.comparisons
+            if comparison.cell == "far"
+        ]
+        if told:
+            yield f"{_title(result)}: {'; '.join(told)}"
+    yield ""
 
 
 def _places(places: Iterable[Place]) -> Iterator[str]:
