@@ -7,7 +7,7 @@ import msgspec
 from hostdoctor.facts.model import Fact
 
 Tool = Literal["vllm bench serve", "sglang bench serving", "guidellm", "aiperf", "hostdoctor", "console table"]
-RUN_DOCUMENT = "hostdoctor-run"
+RUN_DOCUMENT = "hostdoctor-run"  # the value of ``kind`` in such a document
 
 
 class Latency(Fact, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class RunResult(Fact, frozen=True, kw_only=True):
 
     source: str
     tool: Tool
-    kind: Literal["hostdoctor-run"] = RUN_DOCUMENT
+    kind: Literal["hostdoctor-run"] = "hostdoctor-run"
     latencies: dict[str, Latency] = msgspec.field(default_factory=dict)
     completed: int | None = None
     failed: int | None = None

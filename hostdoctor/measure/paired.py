@@ -79,7 +79,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     left, right = _sums(differences[: count // 2]), sorted(_sums(differences[count // 2 :]))
     # the assignments are symmetric: the lower tail is as large as the upper
     upper = sum(len(right) - bisect.bisect_left(right, limit - x) for x in left)
-    return min(1.0, 2 * upper / 2**count)
+    return min(1.0, math.ldexp(2.0 * upper, -count))
 
 
 def _sums(differences: Sequence[float]) -> list[float]:
@@ -95,7 +95,8 @@ def _student_p(differences: Sequence[float]) -> float:
     mean = abs(math.fsum(differences) / count)
     if mean == 0:
         return 1.0
-    return max(2 * t_cdf(-mean / error, count - 1), 2.0 ** (1 - count)) if error else 2.0 ** (1 - count)
+    smallest = math.ldexp(1.0, 1 - count)
+    return max(2 * t_cdf(-mean / error, count - 1), smallest) if error else smallest
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -12,7 +12,7 @@ from hostdoctor.parsers.run_serving import is_serving, read_serving
 from hostdoctor.parsers.run_values import MAX_MS, MIN_QUANTILE_MS
 from hostdoctor.parsers.text import clean_lines
 
-MAX_CHARS = 256 << 20
+MAX_CHARS = 64 << 20
 _TABLE_CHARS = 8 << 20  # a printed table is short; a log may hold several
 
 

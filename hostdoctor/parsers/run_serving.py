@@ -1,7 +1,8 @@
 """What ``vllm bench serve`` and SGLang's serving benchmark save; both go back to one program.
 
 Aggregates are in milliseconds (``median_ttft_ms``, ``p99_itl_ms``, ``p99_e2e_latency_ms``), lists per request in
-seconds (``ttfts``, ``itls``, ``latencies``). vLLM keeps ``latencies`` without ``--save-detailed``, the rest only with it.
+seconds (``ttfts``, ``itls``, ``latencies``). vLLM keeps ``latencies`` also without ``--save-detailed``, the rest only
+with it.
 """
 
 import re
