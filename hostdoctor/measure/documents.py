@@ -131,8 +131,8 @@ class ReadLatency(Fact, frozen=True, kw_only=True):
 class NvmeRun(Fact, frozen=True, kw_only=True):
     """One run of fio from one CPU node. ``near`` is null when the drive's node is not known.
 
-    ``threads_cpus`` and ``bound_pages`` are what the kernel showed of fio while it ran: the CPUs that its threads may
-    use, and the pages by node of memory bound to a node. ``raw`` is fio's JSON.
+    ``cpus_seen`` and ``policy_seen`` are what the kernel showed of fio's reading thread while it ran: the CPUs that it
+    may use and where its memory has to come from. ``raw`` is fio's JSON.
     """
 
     cpu_node: int
@@ -143,8 +143,8 @@ class NvmeRun(Fact, frozen=True, kw_only=True):
     command: tuple[str, ...]
     latency: ReadLatency | None = None
     disk: DiskMeans | None = None
-    threads_cpus: str | None = None
-    bound_pages: dict[str, int] = msgspec.field(default_factory=dict)
+    cpus_seen: str | None = None
+    policy_seen: str | None = None
     failed: str | None = None
     raw: msgspec.Raw | None = None
 

@@ -2,7 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
-from hostdoctor.measure.documents import Bandwidth, MemoryCell, MemoryDocument
+from hostdoctor.measure.documents import (
+    Bandwidth,
+    CacheHits,
+    DiskMeans,
+    MemoryCell,
+    MemoryDocument,
+    NvmeDocument,
+    NvmeRun,
+    WatchDocument,
+)
 from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import gib, plural, printable
 
@@ -122,3 +131,82 @@ def _cpu_nodes(document: MemoryDocument) -> list[int]:
 
 def _memory_nodes(document: MemoryDocument) -> list[int]:
     return sorted({cell.memory_node for cell in document.cells})
+
+
+# Fewer reads cannot bound the quantile at all: two-sided, 95 %.
+LEAST_SAMPLES = {"p99_ns": 368, "p999_ns": 3688}
+_KINDS = {True: "near", False: "far", None: "node"}
+
+
+def render_nvme(document: NvmeDocument, style: Style) -> str:
+    """Return what was measured of a drive: fio's own figures, and the block layer's means beside them."""
+    at = "node not known" if document.drive_node is None else f"node {document.drive_node}"
+    drive = f"{document.drive}, {at}" if document.drive else "drive not known"
+    lines = [
+        f"{printable(document.path)} ({printable(drive)}), {printable(document.fio or 'fio')}: random reads, direct"
+    ]
+    groups: dict[tuple[int, int, int], list[NvmeRun]] = {}
+    for run in document.runs:
+        groups.setdefault((run.block_bytes, run.queue_depth, run.cpu_node), []).append(run)
+    rows = [["KiB", "depth", "CPUs", "p50 us", "p99 us", "p99.9 us", "r_await ms", "queue", "kIOPS"]]
+    rows += [_nvme_row(size, depth, node, runs) for (size, depth, node), runs in sorted(groups.items())]
+    lines += table(rows)
+    failed = {run.failed: run for run in document.runs if run.failed}
+    lines += [
+        style.wrap(f"failed from node {run.cpu_node}: {printable(why or '')}", "", "  ") for why, run in failed.items()
+    ]
+    lines += [style.wrap(f"note: {printable(note)}", "", "  ") for note in document.notes]
+    lines.append("latency: fio's completion latency, each run's own; r_await and queue: the block layer's means")
+    return "\n".join(lines) + "\n"
+
+
+def render_watch(document: WatchDocument, style: Style) -> str:
+    """Return what was seen without load."""
+    lines = [f"{document.seconds:.1f} s without load of our own"]
+    if document.disks:
+        rows = [["disk", "r_await ms", "w_await ms", "queue"]]
+        rows += [[disk.disk, *_means(disk.means)] for disk in document.disks]
+        lines += table(rows)
+        lines.append("-: too little I/O to tell (less than 100 ms of it in all)")
+    lines += [_cache(cache) for cache in document.caches]
+    if document.metrics_url and not document.caches:
+        lines.append("no cache counters of vLLM at that address")
+    lines += [style.wrap(f"note: {printable(note)}", "", "  ") for note in document.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _nvme_row(size: int, depth: int, node: int, runs: Sequence[NvmeRun]) -> list[str]:
+    where = f"{node} {_KINDS[runs[0].near]}" if runs[0].near is not None else str(node)
+    quantiles = [" / ".join(_quantile_us(run, name) for run in runs) for name in ("p50_ns", "p99_ns", "p999_ns")]
+    return [str(size >> 10), str(depth), where, *quantiles, *_all(runs, 0), *_all(runs, 2), _kiops(runs)]
+
+
+def _quantile_us(run: NvmeRun, name: str) -> str:
+    """Return fio's own figure, in us to the nanosecond."""
+    if run.latency is None:
+        return "-"
+    if run.latency.samples < LEAST_SAMPLES.get(name, 0):
+        return "n/a (N too small)"
+    return f"{getattr(run.latency, name) / 1000:.3f}"
+
+
+def _all(runs: Sequence[NvmeRun], which: int) -> list[str]:
+    return [" / ".join(_means(run.disk)[which] for run in runs)]
+
+
+def _kiops(runs: Sequence[NvmeRun]) -> str:
+    told = [run.latency.iops if run.latency else None for run in runs]
+    return " / ".join("-" if iops is None else f"{iops / 1000:.1f}" for iops in told)
+
+
+def _means(means: DiskMeans | None) -> list[str]:
+    told = (means.r_await_ms, means.w_await_ms, means.queue_depth) if means else (None, None, None)
+    return ["-" if value is None else f"{value:.3f}" for value in told]
+
+
+def _cache(cache: CacheHits) -> str:
+    if cache.queries is None:
+        return f"{cache.cache}: counters went backwards, the engine was restarted"
+    if cache.hit_percent is None:
+        return f"{cache.cache}: nothing was looked up"
+    return f"{cache.cache}: {cache.hit_percent:.1f} % of {cache.queries:.0f} tokens found"
