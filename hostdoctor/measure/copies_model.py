@@ -10,6 +10,7 @@ import msgspec
 
 from hostdoctor.facts import Fact, LinkReading
 from hostdoctor.facts.model import SCHEMA_VERSION
+from hostdoctor.measure.comparison import Verdict
 from hostdoctor.measure.documents import Circumstances, Clock
 from hostdoctor.measure.paired import Paired
 from hostdoctor.measure.quantiles import Quantile
@@ -19,7 +20,6 @@ Memory = Literal["pinned", "pageable"]
 Direction = Literal["to-gpu", "from-gpu"]
 Load = Literal["idle", "contended"]
 Loop = Literal["closed", "open", "bandwidth"]
-Verdict = Literal["near-faster", "far-faster", "no-measurable-difference", "insufficient", "unstable"]
 
 
 class Cell(Fact, frozen=True, kw_only=True):

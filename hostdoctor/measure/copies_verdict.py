@@ -10,6 +10,7 @@ from hostdoctor.facts import Fact
 from hostdoctor.measure.copies_model import Arm, Cell, Comparison, Result, Role, Setting, Verdict
 from hostdoctor.measure.paired import SIGNIFICANCE, Paired, compare_pairs, holm
 from hostdoctor.measure.quantiles import estimate_quantile, sample_quantile
+from hostdoctor.measure.verdicts import judge, share
 
 NS_PER_US = 1000
 CONTROL: Role = "near-again"
@@ -94,39 +95,45 @@ def _comparisons(
     paired: Mapping[tuple[Setting, Family], Paired],
     adjusted: Mapping[tuple[Setting, Family], float],
 ) -> Iterator[Comparison]:
-    for (owner, (role, statistic)), told in paired.items():
+    for key, told in paired.items():
+        owner, (role, statistic) = key
         if owner != setting:
             continue
-        control = adjusted.get((setting, (CONTROL, statistic)))
-        copies = min(len(run.ns) for name in ("near", role) for run in runs[name])
-        p_value = adjusted.get((setting, (role, statistic)))
-        verdict, words = _verdict(role, statistic, told, p_value, control, copies)
+        control = (setting, (CONTROL, statistic))
+        moved = role != CONTROL and adjusted.get(control, 1.0) < SIGNIFICANCE  # one of many settings always differs
+        copies = min(len(run.ns) for arm in ("near", role) for run in runs[arm])
+        lacking = f"a run has {copies} copies, p99 needs {P99_COPIES}" if copies < P99_COPIES else None
+        verdict, why = judge(
+            told,
+            adjusted.get(key),
+            lacking if statistic == "p99" else None,
+            paired[control] if moved else None,
+        )
         yield Comparison(
-            cell=role, statistic=statistic, paired=told, adjusted_p_value=p_value, verdict=verdict, words=words
+            cell=role,
+            statistic=statistic,
+            paired=told,
+            adjusted_p_value=adjusted.get(key),
+            verdict=verdict,
+            words=_words(role, verdict, why, told),
         )
 
 
-def _verdict(
-    role: Role, statistic: Statistic, told: Paired, p_value: float | None, control: float | None, copies: int
-) -> tuple[Verdict, str]:
-    if told.pairs < told.pairs_needed or told.ratio is None or p_value is None:
-        return "insufficient", f"insufficient: {told.pairs} pairs of runs, {told.pairs_needed} needed"
-    if statistic == "p99" and copies < P99_COPIES:
-        return "insufficient", f"insufficient: a run has {copies} copies, {P99_COPIES} needed for its p99"
-    if control is not None and control < SIGNIFICANCE:
-        return "unstable", "host unstable: near against near differs"
-    if p_value >= SIGNIFICANCE:
-        seen = "" if told.detectable_ratio is None else f" (would have seen ≥ {told.detectable_ratio - 1:.1%})"
-        return "no-measurable-difference", f"no measurable difference{seen}"
+def _words(role: Role, verdict: Verdict, why: str, told: Paired) -> str:
     near, other = NAMES[role]
-    if told.ratio > 1:
-        return "near-faster", f"{near} is faster by {_by(told.ratio, told.ratio_ci)}"
-    return "far-faster", f"{other} is faster by {_by(1 / told.ratio, _inverse(told.ratio_ci))}"
+    if verdict == "near-faster" and told.ratio is not None:
+        return f"{near} is faster by {_by(told.ratio, told.ratio_ci)}"
+    if verdict == "far-faster" and told.ratio is not None:
+        return f"{other} is faster by {_by(1 / told.ratio, _inverse(told.ratio_ci))}"
+    if verdict == "no-measurable-difference":
+        seen = "" if told.detectable_ratio is None else f" (would have seen ≥ {share(told.detectable_ratio - 1)})"
+        return f"no measurable difference{seen}"
+    return f"{'host unstable' if verdict == 'unstable' else 'insufficient'} ({why})"
 
 
 def _by(ratio: float, interval: tuple[float, float] | None) -> str:
-    between = f" ({interval[0] - 1:.1%} to {interval[1] - 1:.1%})" if interval else ""
-    return f"{ratio - 1:.1%}{between}"
+    between = f" ({share(interval[0] - 1)} to {share(interval[1] - 1)})" if interval else ""
+    return f"{share(ratio - 1)}{between}"
 
 
 def _inverse(interval: tuple[float, float] | None) -> tuple[float, float] | None:
