@@ -7,7 +7,8 @@ from typing import Literal
 import msgspec
 
 from hostdoctor.facts import Fact
-from hostdoctor.measure.copies_model import Arm, Cell, Comparison, Result, Role, Setting, Verdict
+from hostdoctor.measure.comparison import Verdict
+from hostdoctor.measure.copies_model import Arm, Cell, Comparison, Result, Role, Setting
 from hostdoctor.measure.paired import SIGNIFICANCE, Paired, compare_pairs, holm
 from hostdoctor.measure.quantiles import estimate_quantile, sample_quantile
 from hostdoctor.measure.verdicts import judge, share
