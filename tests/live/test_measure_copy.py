@@ -290,7 +290,8 @@ def test_no_process_outlives_a_parent_that_was_killed(running: tuple[Started, Pa
     assert not file.exists()
 
 
-def test_a_full_disk_is_told_and_the_results_are_still_printed(copy: Copy) -> None:
+def test_results_that_cannot_be_written_are_printed_all_the_same(copy: Copy) -> None:
     done = ended(copy(*one_setting("-o", "/proc/copies.json")))
     assert done.status == 3
-    assert "/proc/copies.json" in done.err
+    assert "/proc/copies.json: not written" in done.err
+    assert document(done)["results"]
