@@ -1,5 +1,6 @@
 """``hostdoctor compare``: the same workload from the near and from the far node."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -40,7 +41,7 @@ def compare(
 
     if not near or not far:
         raise UsageError("compare: give results from both nodes: --near FILE … --far FILE …")
-    key = _primary(metric)
+    key, margin = _primary(metric), _share(margin)
     arms = [[run for name in names for run in _runs(name)] for names in (near, far, control or [])]
     result = compare_runs(arms[0], arms[1], control=arms[2], primary=key, margin=margin, force=force)
     if format_ == "json":
@@ -61,6 +62,12 @@ def _runs(name: str) -> "tuple[RunResult, ...]":
     from hostdoctor.sources.tree import decoded
 
     return parse_run_results(read_text_file(Path(name)), decoded(name))
+
+
+def _share(margin: float) -> float:
+    if math.isnan(margin):  # no range excludes it
+        raise UsageError("--margin: not a share")
+    return margin
 
 
 def _primary(text: str) -> "Key":

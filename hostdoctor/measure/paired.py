@@ -49,15 +49,25 @@ def compare_pairs(near: Sequence[float], far: Sequence[float], *, tests: int = 1
         return Paired(pairs=1, pairs_needed=needed, ratio=_exp(mean))
     error = statistics.stdev(logs) / math.sqrt(count)
     half = t_quantile(0.975, count - 1) * error
-    detectable = (t_quantile(1 - SIGNIFICANCE / (2 * tests), count - 1) + t_quantile(POWER, count - 1)) * error
     return Paired(
         pairs=count,
         pairs_needed=needed,
         ratio=_exp(mean),
         ratio_ci=(_exp(mean - half), _exp(mean + half)),
         p_value=sign_flip_p(logs),
-        detectable_ratio=_exp(detectable) if count >= needed and error > _TIE else None,
+        detectable_ratio=_exp(error * _detectable(count, tests)) if count >= needed and error > _TIE else None,
     )
+
+
+def _detectable(count: int, tests: int) -> float:
+    """Return the smallest difference found four times in five, in standard errors, for normal logarithms of ratios.
+
+    So few pairs that only equal signs reach the significance need a difference that makes all signs equal.
+    """
+    by_t = t_quantile(1 - SIGNIFICANCE / (2 * tests), count - 1) + t_quantile(POWER, count - 1)
+    if math.ldexp(4.0 * tests, -count) <= SIGNIFICANCE:
+        return by_t
+    return max(by_t, math.sqrt(count) * statistics.NormalDist().inv_cdf(POWER ** (1 / count)))
 
 
 def pairs_needed(tests: int = 1) -> int:

@@ -22,7 +22,7 @@ def render_comparison(comparison: Comparison, style: Style) -> str:
     primary = comparison.primary
     colour = {"near-faster": "ok", "far-faster": "ok", "unstable": "warning", "insufficient": "unknown"}
     verdict = style.paint(primary.words, colour.get(primary.verdict, "bold"))
-    lines = [f"{verdict} ({_name(primary.metric, primary.quantile)}, {plural(comparison.pairs, 'pair')})"]
+    lines = [f"{verdict}: {_name(primary.metric, primary.quantile)}, {plural(comparison.pairs, 'pair')}"]
     lines += _guard(primary)
     lines += _table(comparison)
     lines += [style.wrap(text, "  note: ", "        ") for text in _notes(comparison)]

@@ -68,6 +68,8 @@ def _latency(document: Object, names: tuple[str, ...]) -> Latency | None:
         return None
     keys = ("p50", "p90", "p95", "p99", "p99.9")
     quantiles = {key: value for key in keys if (value := milliseconds(metric.get(key), scale)) is not None}
+    if not quantiles:
+        return None
     counted = count(metric.get("count"))
     return Latency(quantiles_ms=quantiles, count=_average(document, "request_count") if counted is None else counted)
 

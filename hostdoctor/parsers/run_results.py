@@ -13,6 +13,7 @@ from hostdoctor.parsers.run_values import MAX_MS, MIN_QUANTILE_MS
 from hostdoctor.parsers.text import clean_lines
 
 MAX_CHARS = 64 << 20
+MAX_RUNS = 1000
 _TABLE_CHARS = 8 << 20  # a printed table is short; a log may hold several
 
 
@@ -24,10 +25,12 @@ def parse_run_results(text: str, source: str) -> tuple[RunResult, ...]:
     """
     if len(text) > MAX_CHARS:
         raise ParseError(source, 0, "", f"larger than {MAX_CHARS >> 20} MiB")
-    runs = [run for document in find_objects(text) for run in _read(document, source)]
+    runs = [run for document in find_objects(text, source) for run in _read(document, source)]
     runs = [run for run in runs if run.latencies]
     if len(runs) <= 1 and len(text) <= _TABLE_CHARS:
         runs = _with_tables(runs, text, source)
+    if len(runs) > MAX_RUNS:
+        raise ParseError(source, 0, "", f"more than {MAX_RUNS} results")
     if not runs:
         lines = text[:4096].split("\n")
         number, first = next(((i, line.strip()) for i, line in enumerate(lines, 1) if line.strip()), (0, ""))

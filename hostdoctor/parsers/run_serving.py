@@ -6,8 +6,8 @@ with it.
 """
 
 import re
-from collections.abc import Callable
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 from hostdoctor.facts.runs import Latency, RunResult, Tool
@@ -116,62 +116,60 @@ class _Requests:
         self.failed: int | None = None
         if any(values and len(values) != total for values in (*lists.values(), errors)):
             self.notes = ("the lists per request differ in length: not read",)
-            total = 0
+            total, errors = 0, []
         has_starts = len(starts) == total and all(number(x) is not None for x in starts)
         order = sorted(range(total), key=starts.__getitem__) if has_starts else range(total)
-        kept = [i for i in order if not _has_failed(i, errors, lists)]
+        failed = _failures(total, errors, lists)
+        kept = [i for i in order if not failed[i]]
         if total and (errors or lists["ttfts"]):
             self.failed = total - len(kept)
         self.succeeded = len(kept) if total else None
         self._starts = [starts[i] for i in kept] if has_starts else None
-        self._lists = {key: [values[i] for i in kept] if values and total else [] for key, values in lists.items()}
+        kept_lists = {key: [values[i] for i in kept] if values and total else [] for key, values in lists.items()}
+        self._ttfts, self._lengths, self._latencies = (
+            [number(x) for x in kept_lists[key]] for key in ("ttfts", "output_lens", "latencies")
+        )
+        self._gaps = [times_ms(items(x), 1.0) for x in kept_lists["itls"]]
+        self._wholes = self._e2els()
 
     def samples(self, name: str) -> tuple[float, ...]:
         """Return a latency's samples in milliseconds, ``()`` where the lists do not tell it."""
-        read: dict[str, Callable[[], list[Any]]] = {
-            "ttft": lambda: self._lists["ttfts"],
-            "tpot": self._tpots,
-            "itl": self._itls,
-            "e2el": self._e2els,
-        }
-        return tuple(times_ms(read[name](), _S))
+        if name == "ttft":
+            return tuple(times_ms(self._ttfts, _S))
+        if name == "e2el":
+            return tuple(times_ms(filter(None, self._wholes), _S))
+        return tuple(times_ms(self._tpots() if name == "tpot" else self._itls(), _S))
 
-    def _e2els(self) -> list[Any]:
-        if self._lists["latencies"]:
-            return [x for x in self._lists["latencies"] if x]
-        if not (self._lists["itls"] and self._lists["ttfts"]):
-            return []
+    def _e2els(self) -> list[float | None]:
+        if self._latencies or not (self._gaps and self._ttfts):
+            return self._latencies
         return [
-            None if (first := number(ttft)) is None else first + sum(times_ms(items(itls), 1.0))
-            for ttft, itls in zip(self._lists["ttfts"], self._lists["itls"], strict=True)
+            None if first is None else first + sum(gaps) for first, gaps in zip(self._ttfts, self._gaps, strict=True)
         ]
 
-    def _tpots(self) -> list[Any]:
-        ttfts, lengths, e2els = self._lists["ttfts"], self._lists["output_lens"], self._e2els()
-        if not ttfts or len(lengths) != len(ttfts) or len(e2els) != len(ttfts):
+    def _tpots(self) -> list[float]:
+        if not (self._ttfts and self._lengths and self._wholes):
             return []
         return [
             (whole - first) / (length - 1)
-            for first, whole, told in zip(map(number, ttfts), map(number, e2els), lengths, strict=True)
-            if first is not None and whole is not None and (length := count(told)) is not None and length > 1
+            for first, whole, length in zip(self._ttfts, self._wholes, self._lengths, strict=True)
+            if first is not None and whole is not None and length is not None and length > 1
         ]
 
-    def _itls(self) -> list[Any]:
+    def _itls(self) -> list[float]:
         """Return the gaps between tokens, by when they ended where the file tells when requests started."""
-        lists = [times_ms(items(x), 1.0) for x in self._lists["itls"]]
-        if self._starts is None or not self._lists["ttfts"]:
-            return [gap for gaps in lists for gap in gaps]
-        firsts = [number(x) or 0.0 for x in self._lists["ttfts"]]
+        if self._starts is None or not self._ttfts:
+            return [gap for gaps in self._gaps for gap in gaps]
         ended = [
             (end, gap)
-            for start, first, gaps in zip(self._starts, firsts, lists, strict=True)
-            for end, gap in zip(accumulate(gaps, initial=start + first), gaps, strict=False)
+            for start, first, gaps in zip(self._starts, self._ttfts, self._gaps, strict=False)
+            for end, gap in zip(accumulate(gaps, initial=start + (first or 0.0)), gaps, strict=False)
         ]
-        return [gap for _, gap in sorted(ended, key=lambda pair: pair[0])]
+        return [gap for _, gap in sorted(ended, key=itemgetter(0))]
 
 
-def _has_failed(index: int, errors: list[Any], lists: dict[str, list[Any]]) -> bool:
-    if errors and errors[index]:
-        return True
-    told = [lists[key][index] for key in ("ttfts", "latencies") if lists[key]]
-    return bool(told) and not any(told)
+def _failures(total: int, errors: list[Any], lists: dict[str, list[Any]]) -> list[bool]:
+    """Return for each request whether it failed: it has an error, or none of its times is one."""
+    times = [lists[key] for key in ("ttfts", "latencies") if lists[key] and total]
+    silent = [not any(told) for told in zip(*times, strict=True)] if times else [False] * total
+    return [bool(error) or nothing for error, nothing in zip(errors, silent, strict=True)] if errors else silent
