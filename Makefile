@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # What some tests meet for real; without root or apt-get those tests are skipped and say so.
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
-  qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos
+  qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos fio:fio
 
-.PHONY: run test lint types unit packages bench bench-statistics schemas demo docs clean
+.PHONY: run test lint types unit packages bench bench-statistics bench-memory schemas demo docs clean
 
 run: $(READY)
 	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
@@ -31,6 +31,9 @@ bench: $(READY)
 
 bench-statistics: $(READY)
 	$(BIN)/python -m tests.bench.bench_statistics
+
+bench-memory: $(READY)
+	$(BIN)/python -m tests.bench.bench_memory
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas

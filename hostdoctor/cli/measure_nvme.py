@@ -39,8 +39,8 @@ METRICS_TIMEOUT_S = 5.0
 
 
 @app.command(
-    help="Random reads of a drive by fio from near and far CPUs, 16 and 128 KiB, queue depths 1, 8 and 32; never writes. "
-    "With --watch no load: latency and queue depth of the drives, hits of an engine's caches."
+    help="Random reads of a drive by fio from near and far CPUs, 16 and 128 KiB, queue depths 1, 8 and 32; never "
+    "writes. With --watch no load: latency and queue depth of the drives, hits of an engine's caches."
 )
 def nvme(
     drive: Annotated[str, typer.Option(metavar="NAME", help="The drive: nvme0, or a disk of it: nvme0n1.")] = "",
@@ -51,6 +51,12 @@ def nvme(
     repeats: Annotated[
         int, typer.Option(min=1, max=1000, help="Runs of each kind, in turns: near, far, far, near.")
     ] = 2,
+    block_kib: Annotated[
+        list[int] | None, typer.Option(min=1, max=16384, metavar="KIB", help="Bytes of a read: 16 and 128 KiB.")
+    ] = None,
+    depth: Annotated[
+        list[int] | None, typer.Option(min=1, max=1024, metavar="N", help="Reads in flight: 1, 8 and 32.")
+    ] = None,
     watch: Annotated[
         float | None, typer.Option(min=0.1, max=86400, metavar="SECONDS", help="Put no load on it: only look.")
     ] = None,
@@ -78,12 +84,13 @@ def nvme(
         _watch(source, host, drive, path, finite("--watch", watch), metrics_url, format_, output, force=force)
         return
     from hostdoctor.measure.nvme import NvmeExperiment
-    from hostdoctor.measure.nvme_plan import arms_of, readings
+    from hostdoctor.measure.nvme_plan import BLOCK_SIZES_KIB, QUEUE_DEPTHS, arms_of, readings
     from hostdoctor.outputs.measure_text import render_nvme
 
     target = _target(host, drive, path)
     arms, notes = arms_of(host, target)
-    experiment = NvmeExperiment(source, target, readings(arms, repeats), seconds, notes)
+    runs = readings(arms, repeats, block_kib or BLOCK_SIZES_KIB, depth or QUEUE_DEPTHS)
+    experiment = NvmeExperiment(source, target, runs, seconds, notes)
     ended_by = run_steps(experiment.steps(), experiment.seconds, f"reading {target.path}")
     document = experiment.document(circumstances(host, ended_by))
     finish(document, render_nvme(document, terminal_style()), format_, output, force=force, ended_by=ended_by)

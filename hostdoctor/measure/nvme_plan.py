@@ -10,7 +10,7 @@ from hostdoctor.facts import Fact, Host
 from hostdoctor.measure.memory_plan import cpus_of
 from hostdoctor.parsers.cpulist import parse_cpulist
 
-BLOCK_SIZES_BYTES = (16 << 10, 128 << 10)
+BLOCK_SIZES_KIB = (16, 128)
 QUEUE_DEPTHS = (1, 8, 32)
 LEAST_FILE_BYTES = 16 << 20
 SMALL_FILE_BYTES = 1 << 30
@@ -129,12 +129,17 @@ def arms_of(host: Host, target: Target) -> tuple[tuple[Arm, ...], tuple[str, ...
     return tuple(arms), (*notes, *_about(arms, target))
 
 
-def readings(arms: Sequence[Arm], repeats: int) -> tuple[Reading, ...]:
+def readings(
+    arms: Sequence[Arm],
+    repeats: int,
+    block_sizes_kib: Sequence[int] = BLOCK_SIZES_KIB,
+    queue_depths: Sequence[int] = QUEUE_DEPTHS,
+) -> tuple[Reading, ...]:
     """Return the runs in order: for each size and depth all nodes in turn, then in the opposite turn, and so on."""
     return tuple(
-        Reading(arm=arm, block_bytes=size, queue_depth=depth, repeat=repeat)
-        for size in BLOCK_SIZES_BYTES
-        for depth in QUEUE_DEPTHS
+        Reading(arm=arm, block_bytes=size << 10, queue_depth=depth, repeat=repeat)
+        for size in block_sizes_kib
+        for depth in queue_depths
         for repeat in range(repeats)
         for arm in (arms if repeat % 2 == 0 else reversed(arms))
     )

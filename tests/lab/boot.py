@@ -22,6 +22,7 @@ TOOLS = {
     "numactl": "numactl",
     "lspci": "pciutils",
     "lscpu": "util-linux",
+    "fio": "fio",
 }
 # Each with all that it depends on; the checksums are looked up by name, so that nothing depends on them.
 MODULES = ("virtio_pci", "9p", "9pnet_virtio", "overlay", "crc32c_generic", "crct10dif_generic", "ext4", "nvme")
