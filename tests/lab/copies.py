@@ -30,7 +30,7 @@ _MAP = re.compile(r"^([0-9a-f]+) (\S+) (.*)$", re.MULTILINE)
 
 def command(*words: str, **keys: object) -> dict[str, Any]:
     """Describe the driver, and return how to start ``measure copy`` with it."""
-    DESCRIPTION.write_text(describe_cuda(GPUS[0], 0, fixed_ns=_COPY_NS, **keys), encoding="ascii")
+    DESCRIPTION.write_text(describe_cuda(GPUS[0], fixed_ns=_COPY_NS, **keys), encoding="ascii")
     environment = {"LD_LIBRARY_PATH": str(LIBRARIES), "CUDA_DOUBLE": str(DESCRIPTION)}
     return {
         "args": (sys.executable, "-m", "hostdoctor", "measure", "copy", *words),

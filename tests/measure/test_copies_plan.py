@@ -39,7 +39,7 @@ def roles(plan: Plan) -> dict[str, tuple[int, int]]:
 def four_nodes() -> tuple[NumaNode, ...]:
     """Return two packages of two nodes each: 0 and 1, 2 and 3; 3 is a hop nearer to 0 than 2 is."""
     distances = {"0": 10, "1": 12, "2": 32, "3": 30}
-    more = {"distances": distances, "kind": "cpu+memory"}
+    more: dict[str, Any] = {"distances": distances, "kind": "cpu+memory"}
     return tuple(node(i, f"{4 * i}-{4 * i + 3}", package=i // 2, **more) for i in range(4))
 
 
