@@ -1,7 +1,7 @@
 """``hostdoctor measure copy``: host and GPU memory, from near and far."""
 
 import re
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -28,9 +28,6 @@ from hostdoctor.errors import UsageError
 from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
 
-if TYPE_CHECKING:
-    from hostdoctor.measure.copies_model import Memory
-
 app = typer.Typer(add_completion=False)
 
 STOPPED = 3
@@ -52,6 +49,14 @@ def copy(
     memory: Annotated[
         str, typer.Option(metavar="KINDS", help="Kinds of host memory, comma-separated.")
     ] = "pinned,pageable",
+    directions: Annotated[str, typer.Option(metavar="WAYS", help="Directions, comma-separated.")] = "to-gpu,from-gpu",
+    loops: Annotated[
+        str,
+        typer.Option(
+            metavar="LOOPS",
+            help="Small copies one after another (closed), on a schedule (open), large ones (bandwidth).",
+        ),
+    ] = "closed,open,bandwidth",
     pairs: Annotated[
         int | None,
         typer.Option(min=1, max=1000, help="Visits to each cell: pairs of near and far. [default: 12, more if needed]"),
@@ -81,7 +86,7 @@ def copy(
 
     from hostdoctor.measure.copies import CopyExperiment
     from hostdoctor.measure.copies_links import LinkWatch
-    from hostdoctor.measure.copies_model import Settings
+    from hostdoctor.measure.copies_model import Direction, Loop, Memory, Settings
     from hostdoctor.measure.copies_plan import plan_copies
     from hostdoctor.outputs.measure_copy_text import render_copies
     from hostdoctor.sources.tar_writing import refuse_bad_target
@@ -91,7 +96,9 @@ def copy(
         copies_per_run=copies,
         buffer_bytes=(buffer_mib or 0) * MIB,
         sizes_bytes=_sizes(sizes),
-        memories=_memories(memory),
+        memories=_chosen("--memory", memory, Memory),
+        directions=_chosen("--directions", directions, Direction),
+        loops=_chosen("--loops", loops, Loop),
         contend=contend,
         near_only=near_only,
     )
@@ -150,12 +157,10 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _memories(text: str) -> "tuple[Memory, ...]":
-    from hostdoctor.measure.copies_model import Memory
-
-    words = listed_words(text)
-    known = get_args(Memory)
+def _chosen(option: str, text: str, kinds: Any) -> tuple[Any, ...]:
+    """Return which of a Literal's words were named, in its order."""
+    words, known = listed_words(text), get_args(kinds)
     unknown = [word for word in words if word not in known]
     if unknown or not words:
-        raise UsageError(f"--memory: {(unknown or [text])[0][:40]!r} is none of {', '.join(known)}")
-    return tuple(memory for memory in known if memory in words)
+        raise UsageError(f"{option}: {(unknown or [text])[0][:40]!r} is none of {', '.join(known)}")
+    return tuple(word for word in known if word in words)

@@ -14,12 +14,12 @@ from hostdoctor.errors import MeasureError
 from hostdoctor.measure.copies_links import LinkWatch
 from hostdoctor.measure.copies_model import Cell, Copier, CopyDocument, Memory, Place, Role, Setting
 from hostdoctor.measure.copies_plan import MIB, Plan, cpulist_of, settings_of
-from hostdoctor.measure.copies_verdict import Run, results_of
+from hostdoctor.measure.copies_verdict import P99_COPIES, Run, results_of
 from hostdoctor.measure.documents import Circumstances, Clock
 from hostdoctor.sources.worker import Worker, WorkerLostError
 
 MODULE = "hostdoctor.measure.copies_worker"
-RUN_LIMIT_S = 1.0  # a run of copies that takes longer has fewer of them
+RUN_LIMIT_S = 1.0  # a run of copies that takes longer has fewer of them, but enough for its p99
 BANDWIDTH_S = 0.1  # of large copies in a run
 WARM_COPIES = 5
 OPEN_LOOP_LOAD = 0.5  # of what the slowest cell can do: its queue must not grow
@@ -154,7 +154,7 @@ class CopyExperiment:
             "direction": setting.direction,
             "size_bytes": setting.size_bytes,
             "count": 1_000 if large else count,
-            "least": 2 if large else 3,
+            "least": 2 if large else min(count, P99_COPIES),
             "limit_s": BANDWIDTH_S if large else RUN_LIMIT_S,
             "warm": 1 if large else WARM_COPIES,
             "first": self._copied.get(key, 0),

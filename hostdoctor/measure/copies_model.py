@@ -147,6 +147,8 @@ class Settings(Fact, frozen=True, kw_only=True):
     buffer_bytes: int
     sizes_bytes: tuple[int, ...]
     memories: tuple[Memory, ...]
+    directions: tuple[Direction, ...] = ("to-gpu", "from-gpu")
+    loops: tuple[Loop, ...] = ("closed", "open", "bandwidth")
     contend: bool = False
     near_only: bool = False
 

@@ -10,7 +10,7 @@ from hostdoctor.diagnosis.api import gpu_label
 from hostdoctor.diagnosis.subjects import cpuset, near_nodes, nodes_by_id
 from hostdoctor.errors import MeasureError, SourceError, UnknownNodeError, UsageError
 from hostdoctor.facts import Fact, Gpu, Host, NumaNode
-from hostdoctor.measure.copies_model import Cell, MeasuredGpu, Setting, Settings
+from hostdoctor.measure.copies_model import Cell, Load, Loop, MeasuredGpu, Setting, Settings
 from hostdoctor.measure.paired import pairs_needed
 from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.cpulist import format_cpulist
@@ -21,7 +21,7 @@ PAIRS = 12  # unless more are needed
 FREE_PARTS = 16  # of what a node has free, a buffer takes one at most: two processes have two there each
 NEAR_ONLY = "--near-only measures the near node alone"
 ASSUME = "--assume-node N says where it is"
-DIRECTIONS = ("to-gpu", "from-gpu")
+LATENCIES: tuple[Loop, ...] = ("closed", "open")
 
 
 class Plan(Fact, frozen=True, kw_only=True):
@@ -101,17 +101,18 @@ def users_of(document: dict[str, Any] | None, bdf: str | None) -> tuple[int, ...
 
 def settings_of(settings: Settings) -> tuple[Setting, ...]:
     """Return the settings of one load after another, large copies first in each, as they keep the link busy."""
-    loads = ("idle", "contended") if settings.contend else ("idle",)
+    loads: tuple[Load, ...] = ("idle", "contended") if settings.contend else ("idle",)
     return tuple(setting for load in loads for setting in _of_load(load, settings))
 
 
-def _of_load(load: str, settings: Settings) -> Iterator[Setting]:
-    sizes = [("bandwidth", settings.buffer_bytes)]
-    sizes += [(loop, size) for size in settings.sizes_bytes for loop in ("closed", "open")]
+def _of_load(load: Load, settings: Settings) -> Iterator[Setting]:
+    sizes: list[tuple[Loop, int]] = [("bandwidth", settings.buffer_bytes)]
+    sizes += [(loop, size) for size in settings.sizes_bytes for loop in LATENCIES]
     for loop, size in sizes:
         for memory in settings.memories:
-            for direction in DIRECTIONS:
-                yield Setting(load=load, memory=memory, direction=direction, size_bytes=size, loop=loop)  # type: ignore[arg-type]
+            for direction in settings.directions:
+                if loop in settings.loops:
+                    yield Setting(load=load, memory=memory, direction=direction, size_bytes=size, loop=loop)
 
 
 def _near(host: Host, gpu: Gpu, assumed: int | None) -> int:
@@ -214,7 +215,7 @@ def _gpu(host: Host, gpu: Gpu, nodes: Nodes) -> MeasuredGpu:
 def _pairs(settings: Settings) -> tuple[int, tuple[str, ...]]:
     """Return how often to visit each cell, and what is to be said where that is too seldom for a verdict."""
     latencies = [setting for setting in settings_of(settings) if setting.loop != "bandwidth"]
-    needed = pairs_needed(len(latencies))
+    needed = pairs_needed(max(1, len(latencies)))
     if not settings.pairs:
         return max(PAIRS, needed), ()
     if settings.pairs >= needed:

@@ -142,9 +142,9 @@ class Copier:
         started = self.noise_copies
         limit_ns = int(question["limit_s"] * 1e9)
         if question.get("interval_ns"):
-            taken, late = open_loop(once, question["count"], question["interval_ns"], limit_ns)
+            taken, late = open_loop(once, question["count"], question["interval_ns"], limit_ns, question["least"])
         else:
-            taken, late = closed_loop(once, question["count"], limit_ns, question.get("least", 1)), 0
+            taken, late = closed_loop(once, question["count"], limit_ns, question["least"]), 0
         return {
             "ns": list(taken),
             "late": late,
@@ -275,7 +275,9 @@ def closed_loop(once: Callable[[], Any], count: int, limit_ns: int, least: int) 
     return taken
 
 
-def open_loop(once: Callable[[], Any], count: int, interval_ns: int, limit_ns: int) -> "tuple[array.array[int], int]":
+def open_loop(
+    once: Callable[[], Any], count: int, interval_ns: int, limit_ns: int, least: int
+) -> "tuple[array.array[int], int]":
     """Return how long after its planned start each call ended, and how many could not start when planned.
 
     The plan does not wait for calls that take longer: what queues behind a slow one counts in full.
@@ -290,7 +292,7 @@ def open_loop(once: Callable[[], Any], count: int, interval_ns: int, limit_ns: i
             pass
         once()
         taken.append(now() - planned)
-        if number * interval_ns > limit_ns or now() - origin > 2 * limit_ns:
+        if now() - origin > limit_ns and number + 1 >= least:
             break
     return taken, late
 

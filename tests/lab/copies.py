@@ -21,17 +21,21 @@ LIBRARIES = Path("/out/cuda")  # built before the guest is booted: a compiler ta
 DESCRIPTION = Path("/run/cuda.txt")
 DOCUMENT = Path("/run/copies.json")
 BUFFER_MIB = 8
-# One kind of memory and size: four settings, for which eight pairs suffice.
-WORDS = ("--gpu", "0", "--memory", "pinned", "--sizes", "16KiB", "--buffer-mib", str(BUFFER_MIB), "--format", "json")
-SHORT = (*WORDS, "--pairs", "8", "--copies", "100")
-_COPY_NS = 150_000
+WORDS = ("--gpu", "0", "--sizes", "16KiB", "--buffer-mib", str(BUFFER_MIB), "--format", "json")
+PINNED = (*WORDS, "--memory", "pinned", "--directions", "to-gpu")
+LARGE = (*PINNED, "--loops", "bandwidth", "--pairs", "8")
+# One small and one large kind of copy, that are long beside what a busy machine adds, and cost nothing.
+JUDGED = (*PINNED, "--loops", "closed,bandwidth", "--pairs", "8", "--copies", "120")
+LONG = {"fixed_ns": 50_000_000, "virtual": 1}
 _MAP = re.compile(r"^([0-9a-f]+) (\S+) (.*)$", re.MULTILINE)
 
 
 def command(*words: str, **keys: object) -> dict[str, Any]:
     """Describe the driver, and return how to start ``measure copy`` with it."""
-    DESCRIPTION.write_text(describe_cuda(GPUS[0], fixed_ns=_COPY_NS, **keys), encoding="ascii")
+    DESCRIPTION.write_text(describe_cuda(GPUS[0], **keys), encoding="ascii")
     environment = {"LD_LIBRARY_PATH": str(LIBRARIES), "CUDA_DOUBLE": str(DESCRIPTION)}
+    if keys.get("virtual"):
+        environment["LD_PRELOAD"] = str(LIBRARIES / LIBRARY)
     return {
         "args": (sys.executable, "-m", "hostdoctor", "measure", "copy", *words),
         "env": os.environ | environment,
@@ -45,13 +49,14 @@ def is_built() -> bool:
 
 def keep() -> None:
     """Measure in the guest's present state and keep the document."""
-    subprocess.run(**command(*SHORT, "-o", str(DOCUMENT)), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(**command(*LARGE, "-o", str(DOCUMENT)), check=True, stdout=subprocess.DEVNULL)
 
 
 def placed() -> dict[str, Any]:
     """Start a long measurement, look at its processes, end it by Ctrl-C, and return what was seen."""
-    words = [*WORDS[: WORDS.index("--memory")], *WORDS[WORDS.index("--sizes") :], "--pairs", "500", "--copies", "50"]
-    process = subprocess.Popen(**command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        **command(*WORDS, "--pairs", "500", "--copies", "50"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     limit = time.monotonic() + 120
     while len(workers := [_seen(pid) for pid in _workers()]) < 2 or not all(len(w["buffers"]) >= 4 for w in workers):
         if process.poll() is not None or time.monotonic() > limit:
@@ -112,11 +117,9 @@ def main() -> int:
     if what == "placed":
         print(json.dumps(placed()))  # noqa: T201
         return 0
-    if what == "contended":
-        return subprocess.run(
-            **command(*SHORT[:-4], "--pairs", "2", "--copies", "20", "--contend"), check=False
-        ).returncode
-    return subprocess.run(**command(*SHORT, far_memory=what), check=False).returncode
+    words, keys = (LARGE, {}) if what == "contended" else (JUDGED, {"far_memory": what, **LONG})
+    more = ("--pairs", "2", "--contend") if what == "contended" else ()
+    return subprocess.run(**command(*words, *more, **keys), check=False).returncode
 
 
 if __name__ == "__main__":

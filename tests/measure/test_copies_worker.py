@@ -34,7 +34,7 @@ def test_a_closed_loop_ends_when_its_time_is_over_but_not_before_the_least() -> 
 
 def test_an_open_loop_counts_what_queues_behind_a_slow_call() -> None:
     calls = iter([20_000_000] + [0] * 9)
-    taken, late = open_loop(lambda: spin(next(calls)), 10, 1_000_000, 10**9)
+    taken, late = open_loop(lambda: spin(next(calls)), 10, 1_000_000, 10**9, 1)
     assert len(taken) == 10
     assert taken[0] >= 20_000_000
     assert all(taken[i] >= 20_000_000 - i * 1_000_000 for i in range(10))  # each was planned a millisecond later
@@ -43,7 +43,7 @@ def test_an_open_loop_counts_what_queues_behind_a_slow_call() -> None:
 
 def test_an_open_loop_never_starts_early() -> None:
     began = time.perf_counter_ns()
-    taken, _ = open_loop(lambda: None, 10, 1_000_000, 10**9)
+    taken, _ = open_loop(lambda: None, 10, 1_000_000, 10**9, 1)
     assert time.perf_counter_ns() - began >= 10 * 1_000_000
     assert min(taken) >= 0
 

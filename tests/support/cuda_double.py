@@ -21,6 +21,6 @@ def build_cuda(folder: Path) -> Path:
 
 
 def describe_cuda(bdf: str, **keys: object) -> str:
-    """Return the description of a driver with one GPU near node 0; a dot in a key is spelt ``__`` (``fail__cuInit=100``)."""
+    """Return the description of a driver with one GPU near node 0; ``fail__cuInit=100`` is the key ``fail.cuInit``."""
     rows = {"bdf": bdf, "near_node": 0, "fixed_ns": 20_000, "ns_per_mib": 40_000, **keys}
     return "".join(f"{key.replace('__', '.')}={value}\n" for key, value in rows.items())
