@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
   qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos fio:fio
 
-.PHONY: run test lint types unit packages bench bench-memory schemas demo docs clean
+.PHONY: run test lint types unit packages bench bench-statistics bench-memory schemas demo docs clean
 
 run: $(READY)
 	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
@@ -28,6 +28,9 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench.bench_startup
 	$(BIN)/python -m tests.bench.bench_bug_report
 	$(BIN)/python -m tests.bench.bench_capture
+
+bench-statistics: $(READY)
+	$(BIN)/python -m tests.bench.bench_statistics
 
 bench-memory: $(READY)
 	$(BIN)/python -m tests.bench.bench_memory

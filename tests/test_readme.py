@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import hostdoctor
+from tests.support.serving_results import options, write_results
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -25,6 +26,12 @@ def test_the_map_shown_is_the_demo_s() -> None:
     real = hostdoctor("topo", "--demo").out.splitlines()
     shown = [line for line in block("demo: ").splitlines() if line != "…"]
     assert [line for line in shown if line not in real] == []
+
+
+def test_the_comparison_shown_is_of_such_runs(tmp_path: Path) -> None:
+    arms = {"near": write_results(tmp_path, "near"), "control": write_results(tmp_path, "control")}
+    ran = hostdoctor("compare", *options(far=write_results(tmp_path, "far", 1.25), **arms))
+    assert block("near is faster") == ran.out
 
 
 @pytest.mark.parametrize("shell", ["dash", "sh", "bash"])
@@ -57,7 +64,7 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
 
 
 def test_every_option_named_exists() -> None:
-    commands = ("check", "topo", "explain", "capture", "measure memory", "measure nvme")
+    commands = ("check", "topo", "explain", "capture", "compare", "measure memory", "measure nvme", "measure copy")
     help_text = "".join(hostdoctor(*name.split(), "--help").out for name in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
     assert {option for option in named if option not in help_text} <= {"--of", "--hardware"}  # lstopo's, numactl's

@@ -3,6 +3,7 @@
 import json
 import tarfile
 from io import BytesIO
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -13,6 +14,7 @@ from hostdoctor.sources.archive import read_archive
 from tests.cli.support import hostdoctor
 from tests.support import write_demo, write_schemas
 from tests.support.hostbuilder import build_files, load_host, pack
+from tests.support.serving_results import options, write_results
 
 
 @pytest.mark.parametrize("name", write_schemas.DOCUMENTS)
@@ -42,6 +44,17 @@ def test_documents_obey_their_schema() -> None:
         document["gpus" if command == "topo" else "results"] = 3
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(document, schema)
+
+
+def test_comparisons_obey_their_schema(tmp_path: Path) -> None:
+    schema = json.loads((write_schemas.FOLDER / "comparison.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    arms = {arm: write_results(tmp_path, arm, runs=2, requests=20) for arm in ("near", "far")}
+    document = json.loads(hostdoctor("compare", *options(**arms), "--format", "json").out)
+    jsonschema.validate(document, schema)
+    document["metrics"]["itl"]["p99"]["verdict"] = "perhaps"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, schema)
 
 
 def members(data: bytes) -> dict[str, bytes | str]:

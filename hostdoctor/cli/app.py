@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "Print one check's documentation.",
     "capture": "Write what the survey reads to one file, for offline use.",
     "measure": "Near against far: memory, drives, copies, measured on this host.",
+    "compare": "Compare a workload's results from the near and the far node, p99 with intervals.",
 }
 
 

@@ -15,6 +15,8 @@ from hostdoctor.cli.common import (
     TimeoutOption,
     emit,
     finite,
+    gpu_positions,
+    listed_words,
     open_evidence,
     stated_path,
     survey_host,
@@ -71,6 +73,10 @@ def check(
     show_all: Annotated[
         bool, typer.Option("--all", help="Show every finding, its evidence, and what was skipped.")
     ] = False,
+    measured: Annotated[
+        list[str] | None,
+        typer.Option("--measured", metavar="FILE", help="What hostdoctor measure copy wrote: links under load."),
+    ] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of /etc/hostdoctor/config.toml.")] = None,
     checks_dir: ChecksDirOption = None,
     timeout: TimeoutOption = None,
@@ -87,7 +93,7 @@ def check(
     sample = None if sample is None else finite("--sample", sample)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     known = load_rules(checks_dir or ())
-    rules = choose(known, _ids(select), _ids(ignore))
+    rules = choose(known, listed_words(select), listed_words(ignore))
     # what this machine's site accepts says nothing of a captured one
     listed = read_config(config).accept if config or source.is_live else ()
     _refuse_unknown(config or DEFAULT, known, listed)
@@ -97,7 +103,8 @@ def check(
     model = stated_path(source, "--model-path", model_path)
     kv = stated_path(source, "--kv-path", kv_path)
     host = survey_host(source, paths=[path for path in (model, kv) if path])
-    named = Ask(gpus=_positions(host, gpus))
+    host = _with_measured(host, measured or ())
+    named = Ask(gpus=gpu_positions(host, gpus))
     sets_of = _tensor_parallel(tp, len(in_scope(host, named)))
     ask = Ask(gpus=named.gpus, tp=sets_of, model_path=model, kv_path=kv)
     if sample is not None:
@@ -118,6 +125,19 @@ def _refuse_unknown(config: Path, known: "tuple[Rule, ...]", listed: "Sequence[A
         choose(known, [accept.id for accept in listed], ())
     except UsageError as error:
         raise UsageError(f"{config}: accept: {error}") from None
+
+
+def _with_measured(host: Host, names: "Sequence[str]") -> Host:
+    """Return the host with what files of experiments add; raise UsageError, SourceError or ParseError for a bad one."""
+    if not names:
+        return host
+    import msgspec
+
+    from hostdoctor.sources.texts import read_text_file
+    from hostdoctor.survey.measured import read_measured
+
+    files = [(name, read_text_file("-" if name == "-" else Path(name))) for name in names]
+    return msgspec.structs.replace(host, measured=read_measured(host, files))
 
 
 def _sampled(source: Source, host: Host, seconds: float) -> Host:
@@ -154,29 +174,3 @@ def _tensor_parallel(size: int | None, gpus: int) -> int | None:
     if size is not None and size > max(gpus, 1):
         raise UsageError(f"--tp: sets of {size} GPUs, but {gpus} in scope")
     return size
-
-
-def _ids(text: str) -> list[str]:
-    return [part for part in text.replace(",", " ").split() if part]
-
-
-def _positions(host: Host, text: str) -> tuple[int, ...] | None:
-    """Return which of ``host.gpus`` were named, in the order named; None for all."""
-    from hostdoctor.parsers.bdf import canonical_bdf
-
-    if text.strip() in ("", "all"):
-        return None
-    if not _ids(text):
-        raise UsageError(f"--gpus: {text!r} names no GPU")
-    found = []
-    for word in _ids(text):
-        matches = [
-            i
-            for i, gpu in enumerate(host.gpus)
-            if word in (str(gpu.index), gpu.uuid) or (gpu.bdf is not None and gpu.bdf == canonical_bdf(word))
-        ]
-        if not matches:
-            known = ", ".join(str(gpu.index) for gpu in host.gpus if gpu.index is not None) or "none"
-            raise UsageError(f"--gpus: no GPU {word[:60]!r} here (known: {known})")
-        found += matches
-    return tuple(dict.fromkeys(found))

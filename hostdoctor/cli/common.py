@@ -135,3 +135,30 @@ def terminal_style() -> Style:
         return Style()
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     return Style(colour=not plain, width=shutil.get_terminal_size().columns)
+
+
+def listed_words(text: str) -> list[str]:
+    """Return the words of a list given with commas or blanks."""
+    return [part for part in text.replace(",", " ").split() if part]
+
+
+def gpu_positions(host: Host, text: str) -> tuple[int, ...] | None:
+    """Return which of ``host.gpus`` were named, in the order named; None for all. Raises UsageError."""
+    from hostdoctor.parsers.bdf import canonical_bdf
+
+    if text.strip() in ("", "all"):
+        return None
+    if not listed_words(text):
+        raise UsageError(f"--gpus: {text!r} names no GPU")
+    found = []
+    for word in listed_words(text):
+        matches = [
+            i
+            for i, gpu in enumerate(host.gpus)
+            if word in (str(gpu.index), gpu.uuid) or (gpu.bdf is not None and gpu.bdf == canonical_bdf(word))
+        ]
+        if not matches:
+            known = ", ".join(str(gpu.index) for gpu in host.gpus if gpu.index is not None) or "none"
+            raise UsageError(f"--gpus: no GPU {word[:60]!r} here (known: {known})")
+        found += matches
+    return tuple(dict.fromkeys(found))

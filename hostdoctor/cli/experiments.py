@@ -9,9 +9,9 @@ import typer
 
 from hostdoctor.cli.app import SIGINT_STATUS
 from hostdoctor.cli.common import emit
-from hostdoctor.errors import MeasureError
-from hostdoctor.facts import Host
-from hostdoctor.measure.documents import Circumstances, Document, document_json
+from hostdoctor.errors import MeasureError, OutputError
+from hostdoctor.facts import Fact, Host
+from hostdoctor.measure.documents import Circumstances, document_json
 
 QUIET_S = 2.0  # what takes longer shows its progress
 _UNITS = 1000
@@ -67,20 +67,28 @@ def circumstances(host: Host, ended_by: int | None = None) -> Circumstances:
     )
 
 
-def finish(
-    document: Document, text: str, format_: str, output: Path | None, *, force: bool, ended_by: int | None
-) -> None:
+def finish(document: Fact, text: str, format_: str, output: Path | None, *, force: bool, ended_by: int | None) -> None:
     """Keep and print the results; raise typer.Exit with the status that a signal asked for, if one did."""
-    if output is not None:
-        from hostdoctor.sources.writing import write_text
-
-        write_text(output, document_json(document), force=force)
+    unwritten = None if output is None else _keep(output, document_json(document), force=force)
     emit(document_json(document) if format_ == "json" else text)
+    if unwritten is not None:
+        raise unwritten
     if ended_by is not None:
         typer.echo(
             f"hostdoctor: ended early by {_signal_name(ended_by)}: what was measured until then is kept", err=True
         )
         raise typer.Exit(ended_by)
+
+
+def _keep(output: Path, text: str, *, force: bool) -> OutputError | None:
+    """Write the results; return why that failed, so that they are printed all the same."""
+    from hostdoctor.sources.writing import write_text
+
+    try:
+        write_text(output, text, force=force)
+    except OutputError as error:
+        return error
+    return None
 
 
 def _signal_name(status: int) -> str:

@@ -198,7 +198,7 @@ class WatchDocument(Fact, frozen=True, kw_only=True):
 Document = MemoryDocument | NvmeDocument | WatchDocument
 
 
-def document_json(document: Document) -> str:
+def document_json(document: Fact) -> str:
     """Return a document as indented JSON with a final newline."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 

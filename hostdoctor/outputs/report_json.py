@@ -1,16 +1,13 @@
-"""Hosts and reports as JSON, by the shipped schema."""
+"""Hosts, reports and comparisons as JSON, by the shipped schema."""
 
 import msgspec
 
-from hostdoctor.diagnosis.report import Report
-from hostdoctor.facts import Host
 
-
-def render_json(record: Host | Report) -> str:
+def render_json(record: msgspec.Struct) -> str:
     """Return the record as indented JSON with a final newline."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
 
 
-def json_schema(kind: type[Host] | type[Report]) -> str:
+def json_schema(kind: type[msgspec.Struct]) -> str:
     """Return the JSON Schema of a document, generated from the types."""
     return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(kind)), indent=2).decode() + "\n"

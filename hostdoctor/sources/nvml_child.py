@@ -82,6 +82,7 @@ def _gpu(nvml: Any, index: int) -> dict[str, Any]:
     gpu["bar1_bytes"] = ask("bar1_bytes", lambda: int(nvml.nvmlDeviceGetBAR1MemoryInfo(handle).bar1Total))
     gpu["nvlinks"] = ask("nvlinks", lambda: _nvlinks(nvml, handle))
     gpu["fabric"] = ask("fabric", lambda: _fabric(nvml, handle))
+    gpu["processes"] = ask("processes", lambda: _processes(nvml, handle))
     return gpu
 
 
@@ -94,6 +95,24 @@ def _nvlinks(nvml: Any, handle: Any) -> int:
     except (nvml.NVMLError_NotSupported, nvml.NVMLError_InvalidArgument):
         pass  # the one after the last
     return active
+
+
+def _processes(nvml: Any, handle: Any) -> list[int]:
+    """Return the PIDs of the processes that compute or draw on a GPU; not every GPU can draw."""
+    computing = _running(nvml, handle, "Compute")
+    try:
+        drawing = _running(nvml, handle, "Graphics")
+    except nvml.NVMLError:
+        drawing = []
+    return sorted({int(process.pid) for process in (*computing, *drawing)})
+
+
+def _running(nvml: Any, handle: Any, kind: str) -> Any:
+    """Ask in the current way; drivers before the 510s know only the one before."""
+    try:
+        return getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses")(handle)
+    except nvml.NVMLError_FunctionNotFound:
+        return getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v2")(handle)
 
 
 def _fabric(nvml: Any, handle: Any) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from hostdoctor.cli.app import COMMANDS
+from tests.lab import copies
 from tests.lab.machine import DISKS, GPUS
 from tests.lab.reader import read_kernel
 
@@ -93,6 +94,20 @@ def cpus_offline(state: ExitStack) -> None:
     state.enter_context(written({f"/sys/devices/system/cpu/cpu{cpu}/online": "0" for cpu in (6, 7)}))
 
 
+def slow_link(state: ExitStack) -> None:
+    """Let the GPU on node 0 run a lower generation than it can, also while something is copied to it."""
+    bare_metal(state)
+    for bdf in (GPUS[0], "0000:20:00.0"):
+        state.enter_context(written({f"/sys/bus/pci/devices/{bdf}/current_link_speed": "16.0 GT/s PCIe"}))
+    if copies.is_built():
+        copies.keep()
+
+
+def copying(what: str) -> tuple[str, ...]:
+    """Return the command that measures copies in the way that ``tests/lab/copies.py`` calls so."""
+    return (sys.executable, "-m", "tests.lab.copies", what)
+
+
 CHECK = ("check", "--format", "json")
 CAPTURE = {"capture": ("capture", "-o", str(OUT / "plain" / "capture.tar.gz"))} if "capture" in COMMANDS else {}
 MEASURED = (sys.executable, "-m", "tests.lab.measuring")
@@ -116,6 +131,16 @@ SCENARIOS = {
     "cpuset": Scenario(runs={"check": CHECK}, prepare=cpuset, before=(*IN_CGROUP, "/sys/fs/cgroup/near0")),
     "bare-metal": Scenario(runs={"check": CHECK, "topo-text": ("topo",)}, prepare=bare_metal),
     "narrow": Scenario(runs={"check": CHECK}, prepare=narrow),
+    "copies": Scenario(
+        runs={"no-driver": ("measure", "copy", "--gpu", "0")},
+        tools={what: copying(what) for what in ("1.0", "1.3", "2.0", "placed", "contended")},
+    ),
+    "copies-cpuset": Scenario(
+        runs={"copy": ("measure", "copy", "--gpu", "0")}, prepare=cpuset, before=(*IN_CGROUP, "/sys/fs/cgroup/near0")
+    ),
+    "copies-slow-link": Scenario(
+        runs={"check": (*CHECK, "--measured", str(copies.DOCUMENT)), "idle": CHECK}, prepare=slow_link
+    ),
     "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
     "measure": Scenario(
         runs={},

@@ -83,7 +83,7 @@ def topology_of(name: str) -> dict[tuple[int, int], str]:
 
 def _fields(gpu: Mapping[str, Any]) -> dict[str, Any]:
     """Return a GPU of the document as flat fields."""
-    told = {**gpu, **gpu["link"], "fabric": _fabric(gpu.get("fabric"))}
+    told = {"processes": [], **gpu, **gpu["link"], "fabric": _fabric(gpu.get("fabric"))}
     return {key: _text(key, value) for key, value in told.items() if key not in ("index", "errors", "link")}
 
 
@@ -99,4 +99,6 @@ def _fabric(told: Mapping[str, Any] | None) -> str | None:
 def _text(key: str, value: Any) -> Any:
     if key in LISTS and isinstance(value, list):
         return format_cpulist(value)
+    if key == "processes" and isinstance(value, list):
+        return ",".join(f"{pid}:0" for pid in value)
     return int(value) if isinstance(value, bool) else value

@@ -2,14 +2,23 @@
 
 from pathlib import Path
 
+import msgspec
+
 from hostdoctor.diagnosis.report import Report
 from hostdoctor.facts import Host
+from hostdoctor.measure.comparison import Comparison
+from hostdoctor.measure.copies_model import CopyDocument
 from hostdoctor.measure.documents import MemoryDocument, NvmeDocument, WatchDocument, document_schema
 from hostdoctor.outputs.report_json import json_schema
 
 FOLDER = Path(__file__).parents[2] / "hostdoctor" / "schemas"
-DOCUMENTS: dict[str, type[Host] | type[Report]] = {"host.schema.json": Host, "report.schema.json": Report}
+DOCUMENTS: dict[str, type[msgspec.Struct]] = {
+    "host.schema.json": Host,
+    "report.schema.json": Report,
+    "comparison.schema.json": Comparison,
+}
 RESULTS = {
+    "measure-copy.schema.json": CopyDocument,
     "measure-memory.schema.json": MemoryDocument,
     "measure-nvme.schema.json": NvmeDocument,
     "watch-nvme.schema.json": WatchDocument,

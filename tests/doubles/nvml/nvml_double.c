@@ -5,7 +5,7 @@
  *   count, driver_version, nvml_version       the system
  *   init.return, init.sleep_ms                how nvmlInit ends, and when (-1: never)
  *   gpu.n.<field>                             a field's value; lists are cpulists, "0-3,8"
- *   gpu.n.processes                           "pid:bytes,pid:bytes"
+ *   gpu.n.processes                           "pid:bytes,pid:bytes"; gpu.n.graphics_processes likewise
  *   gpu.n.fail.<field>                        the nvmlReturn_t that this field gives ("handle" is a field)
  *   gpu.n.sleep_ms                            before every answer of this GPU (-1: never answers)
  *   gpu.n.lost_after                          after so many answers this GPU is lost, its handle too
@@ -476,11 +476,11 @@ Return nvmlDeviceGetBAR1MemoryInfo(Gpu *gpu, Memory *memory)
     return SUCCESS;
 }
 
-Return nvmlDeviceGetComputeRunningProcesses_v3(Gpu *gpu, unsigned *count, Process *processes)
+static Return running(Gpu *gpu, const char *field, unsigned *count, Process *processes)
 {
     const char *text;
     unsigned room = *count, found = 0;
-    Return ret = begin(gpu, "processes", &text);
+    Return ret = begin(gpu, field, &text);
     if (ret)
         return ret;
     while (*text) {
@@ -497,6 +497,16 @@ Return nvmlDeviceGetComputeRunningProcesses_v3(Gpu *gpu, unsigned *count, Proces
     }
     *count = found;
     return found > room ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
+Return nvmlDeviceGetComputeRunningProcesses_v3(Gpu *gpu, unsigned *count, Process *processes)
+{
+    return running(gpu, "processes", count, processes);
+}
+
+Return nvmlDeviceGetGraphicsRunningProcesses_v3(Gpu *gpu, unsigned *count, Process *processes)
+{
+    return running(gpu, "graphics_processes", count, processes);
 }
 
 /* -- counters --------------------------------------------------------------------------------------------------- */
