@@ -6,6 +6,7 @@ import msgspec
 
 from hostdoctor.facts import Fact
 from hostdoctor.facts.model import SCHEMA_VERSION
+from hostdoctor.measure.memory_verdict import MemoryComparison
 from hostdoctor.measure.placing import Placement
 
 
@@ -104,6 +105,7 @@ class MemoryDocument(Fact, frozen=True, kw_only=True):
     l3_bytes: int | None = None
     buffers: tuple[NodeBuffer, ...] = ()
     cells: tuple[MemoryCell, ...] = ()
+    comparisons: tuple[MemoryComparison, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -22,6 +22,7 @@ from hostdoctor.measure.documents import (
     ReadLatency,
     WatchDocument,
 )
+from hostdoctor.measure.memory_verdict import MemoryComparison
 from hostdoctor.measure.placing import Placement
 from hostdoctor.measure.quantiles import quantile
 from hostdoctor.outputs.measure_text import render_memory, render_nvme, render_watch
@@ -73,11 +74,44 @@ def test_a_matrix_of_latencies() -> None:
         "                       memory 0       memory 1       memory 2",
         "  CPUs of node 0    90.0 (99.0)  150.0 (159.0)  210.0 (219.0)",
         "  CPUs of node 1  150.0 (159.0)    90.0 (99.0)  150.0 (159.0)",
-        "from node 0, memory of node 1 takes 1.67 times the near latency",
-        "from node 0, memory of node 2 takes 2.33 times the near latency",
-        "from node 1, memory of node 0 takes 1.67 times the near latency",
-        "from node 1, memory of node 2 takes 1.67 times the near latency",
         "clock: 40 ns a reading, 130 ns a call",
+    ]
+
+
+def test_verdicts_promise_no_more_than_the_visits() -> None:
+    told = MemoryComparison(
+        cpu_node=0,
+        memory_node=1,
+        statistic="latency",
+        pairs=20,
+        ratio=1.674,
+        ratio_ci=(1.6, 1.75),
+        p_value=1e-6,
+        verdict="near-faster",
+    )
+    same = MemoryComparison(
+        cpu_node=0,
+        memory_node=1,
+        statistic="read",
+        pairs=6,
+        ratio=1.01,
+        ratio_ci=(0.95, 1.06),
+        p_value=0.4,
+        detectable_ratio=1.08,
+        verdict="no-measurable-difference",
+    )
+    few = MemoryComparison(
+        cpu_node=0, memory_node=2, statistic="latency", pairs=1, verdict="insufficient", reason="1 of 6 pairs"
+    )
+    rate = Bandwidth(p50_gbytes_per_s=10.0, visits_gbytes_per_s=(10.0,))
+    cell = MemoryCell(cpu_node=0, memory_node=0, latency=latency(90), read=rate)
+    text = render_memory(memory(cell, comparisons=(told, same, few)), PLAIN)
+    lines = [line for line in text.splitlines() if line.startswith("from node")]
+    assert lines == [
+        "from node 0, memory of node 1: 1.67 times the near time [1.60-1.75], near is faster by 67 %",
+        "from node 0, memory of node 2: insufficient (1 of 6 pairs)",
+        "from node 0, memory of node 1: 1.01 times the near time [0.95-1.06], no measurable difference"
+        " (would have seen ≥ 8.0 %)",
     ]
 
 
@@ -88,7 +122,7 @@ def test_differences_are_not_dressed_up_as_latency() -> None:
     assert "difference to the near memory, ns (median over visits)" in text
     assert "  CPUs of node 0      near     +63.2" in text
     assert "18 ns of each load are the interpreter's" in text
-    assert "times the near latency" not in text
+    assert "times the near" not in text
 
 
 def test_what_was_not_measured_is_a_dash_and_a_reason() -> None:
