@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from hostdoctor.measure.against_near import AgainstNear
 from hostdoctor.measure.comparison import Row
 from hostdoctor.measure.documents import (
     Bandwidth,
@@ -13,7 +14,6 @@ from hostdoctor.measure.documents import (
     NvmeRun,
     WatchDocument,
 )
-from hostdoctor.measure.memory_verdict import MemoryComparison
 from hostdoctor.measure.verdicts import words
 from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import gib, plural, printable
@@ -97,16 +97,16 @@ def _difference(cell: MemoryCell) -> str:
 def _verdicts(document: MemoryDocument, statistic: str) -> list[str]:
     """Say what the visits tell of near and far."""
     found = [told for told in document.comparisons if told.statistic == statistic]
-    return [f"from node {told.cpu_node}, memory of node {told.memory_node}: {_verdict(told)}" for told in found]
+    return [f"from node {told.cpu_node}, memory of node {told.memory_node}: {_verdict(told.result)}" for told in found]
 
 
-def _verdict(told: MemoryComparison) -> str:
+def _verdict(told: AgainstNear) -> str:
     row = Row(
         verdict=told.verdict,
         ratio=told.ratio,
         detectable_ratio=told.detectable_ratio,
         reason=told.reason,
-        samples_needed=told.pairs,
+        samples_needed=told.pairs_needed,
     )
     if told.ratio is None or told.ratio_ci is None:
         return words(row)
@@ -162,6 +162,7 @@ def render_nvme(document: NvmeDocument, style: Style) -> str:
     rows = [["KiB", "depth", "CPUs", "p50 us", "p99 us", "p99.9 us", "r_await ms", "queue", "kIOPS"]]
     rows += [_nvme_row(size, depth, node, runs) for (size, depth, node), runs in sorted(groups.items())]
     lines += table(rows)
+    lines += _nvme_verdicts(document)
     failed = {run.failed: run for run in document.runs if run.failed}
     lines += [
         style.wrap(f"failed from node {run.cpu_node}: {printable(why or '')}", "", "  ") for why, run in failed.items()
@@ -169,6 +170,18 @@ def render_nvme(document: NvmeDocument, style: Style) -> str:
     lines += [style.wrap(f"note: {printable(note)}", "", "  ") for note in document.notes]
     lines.append("latency: fio's completion latency, each run's own; r_await and queue: the block layer's means")
     return "\n".join(lines) + "\n"
+
+
+def _nvme_verdicts(document: NvmeDocument) -> list[str]:
+    """Say what the repeats tell of near and far, or how many it would take."""
+    needed = max((told.result.pairs_needed for told in document.comparisons), default=0)
+    if all(told.result.pairs < told.result.pairs_needed for told in document.comparisons):
+        return [f"no verdict on near and far from so few runs: --repeats {needed} or more"] if needed else []
+    return [
+        f"{told.block_bytes >> 10} KiB, depth {told.queue_depth}, {told.statistic}, from node {told.cpu_node}: "
+        f"{_verdict(told.result)}"
+        for told in document.comparisons
+    ]
 
 
 def render_watch(document: WatchDocument, style: Style) -> str:

@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from hostdoctor.measure.against_near import AgainstNear
+from hostdoctor.measure.comparison import Verdict
 from hostdoctor.measure.documents import (
     Bandwidth,
     BatchLatency,
@@ -23,6 +25,7 @@ from hostdoctor.measure.documents import (
     WatchDocument,
 )
 from hostdoctor.measure.memory_verdict import MemoryComparison
+from hostdoctor.measure.nvme_verdict import NvmeComparison
 from hostdoctor.measure.placing import Placement
 from hostdoctor.measure.quantiles import quantile
 from hostdoctor.outputs.measure_text import render_memory, render_nvme, render_watch
@@ -83,25 +86,34 @@ def test_verdicts_promise_no_more_than_the_visits() -> None:
         cpu_node=0,
         memory_node=1,
         statistic="latency",
-        pairs=20,
-        ratio=1.674,
-        ratio_ci=(1.6, 1.75),
-        p_value=1e-6,
-        verdict="near-faster",
+        result=AgainstNear(
+            pairs=20,
+            pairs_needed=6,
+            ratio=1.674,
+            ratio_ci=(1.6, 1.75),
+            p_value=1e-6,
+            verdict="near-faster",
+        ),
     )
     same = MemoryComparison(
         cpu_node=0,
         memory_node=1,
         statistic="read",
-        pairs=6,
-        ratio=1.01,
-        ratio_ci=(0.95, 1.06),
-        p_value=0.4,
-        detectable_ratio=1.08,
-        verdict="no-measurable-difference",
+        result=AgainstNear(
+            pairs=6,
+            pairs_needed=6,
+            ratio=1.01,
+            ratio_ci=(0.95, 1.06),
+            p_value=0.4,
+            detectable_ratio=1.08,
+            verdict="no-measurable-difference",
+        ),
     )
     few = MemoryComparison(
-        cpu_node=0, memory_node=2, statistic="latency", pairs=1, verdict="insufficient", reason="1 of 6 pairs"
+        cpu_node=0,
+        memory_node=2,
+        statistic="latency",
+        result=AgainstNear(pairs=1, pairs_needed=6, verdict="insufficient", reason="1 of 6 pairs"),
     )
     rate = Bandwidth(p50_gbytes_per_s=10.0, visits_gbytes_per_s=(10.0,))
     cell = MemoryCell(cpu_node=0, memory_node=0, latency=latency(90), read=rate)
@@ -186,6 +198,21 @@ def test_each_runs_own_figures_stand_side_by_side() -> None:
 def test_quantiles_of_too_few_reads_are_not_shown(samples: int, p99: str, p999: str) -> None:
     row = drive(run(1, None, 0, 146_432, samples), node=None).splitlines()[2].replace(" (N too small)", "")
     assert row.split()[2:6] == ["1", "68.096", p99, p999]
+
+
+def compared(pairs: int, verdict: Verdict, reason: str = "") -> str:
+    result = AgainstNear(pairs=pairs, pairs_needed=8, ratio=1.25, ratio_ci=(1.1, 1.42), verdict=verdict, reason=reason)
+    told = NvmeComparison(cpu_node=0, block_bytes=16384, queue_depth=8, statistic="p99", result=result)
+    return render_nvme(NvmeDocument(circumstances=HERE, path="/dev/nvme0n1", drive_node=1, comparisons=(told,)), PLAIN)
+
+
+def test_verdicts_on_a_drive_need_repeats() -> None:
+    assert "no verdict on near and far from so few runs: --repeats 8 or more" in compared(2, "insufficient", "2 of 8")
+    assert (
+        "16 KiB, depth 8, p99, from node 0: 1.25 times the near time [1.10-1.42], near is faster by 25 %"
+        in compared(10, "near-faster")
+    )
+    assert "verdict" not in drive(run(1, None, 0, 5), node=None)
 
 
 def test_a_run_that_failed_says_why() -> None:
