@@ -30,7 +30,7 @@ class AgainstNear(Fact, frozen=True, kw_only=True):
 def against_near(
     times: Mapping[Cell, Sequence[float]], near_of: Callable[[Cell], Cell | None]
 ) -> dict[Cell, AgainstNear]:
-    """Return what each cell's times say beside those of its near cell: time i of one and time i of the other are a pair.
+    """Return what each cell says beside its near cell: time i of the one and time i of the other are a pair.
 
     ``near_of`` names a cell's near cell, None for a near cell itself; a cell without times, or whose near cell has
     none, is left out. Near against near is the control: each second time with the one before it.
