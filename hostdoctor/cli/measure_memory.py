@@ -52,7 +52,7 @@ def memory(
 ) -> None:
     """Measure, print, keep."""
     from hostdoctor.measure.chase import has_numpy
-    from hostdoctor.measure.memory import MemoryExperiment, MemoryOptions
+    from hostdoctor.measure.memory import MemoryExperiment, MemoryOptions, enough_rounds
     from hostdoctor.measure.memory_plan import MIB, plan_memory, read_limits
     from hostdoctor.outputs.measure_text import render_memory
     from hostdoctor.sources.tar_writing import refuse_bad_target
@@ -65,7 +65,7 @@ def memory(
     limits = read_limits(source, host, fast_shuffle=has_numpy())
     plan = plan_memory(host, limits, size_bytes=size_mib and size_mib * MIB, threads=threads)
     options = MemoryOptions(
-        rounds=rounds, warmup_s=warmup, bandwidth_rounds=max(1, rounds * 3 // 10), bandwidth=bandwidth
+        rounds=rounds, warmup_s=warmup, bandwidth_rounds=enough_rounds(plan, rounds), bandwidth=bandwidth
     )
     experiment = MemoryExperiment(plan, options, native=native_chase)
     ended_by = run_steps(experiment.steps(), experiment.seconds, "measuring memory")

@@ -33,6 +33,7 @@ from hostdoctor.measure.documents import (
 from hostdoctor.measure.kernel import running_cpu
 from hostdoctor.measure.memory_plan import MemoryPlan, Pair
 from hostdoctor.measure.memory_verdict import MemoryComparison, compare_memory
+from hostdoctor.measure.paired import pairs_needed
 from hostdoctor.measure.placing import Buffer, Placement, bound_buffer, pinned_thread
 from hostdoctor.measure.quantiles import quantile
 from hostdoctor.parsers.cpulist import format_cpulist
@@ -48,7 +49,7 @@ class MemoryOptions(Fact, frozen=True, kw_only=True):
     rounds: int = 20
     warmup_s: float = 2.0
     latency_visit_s: float = 0.05
-    bandwidth_rounds: int = 6
+    bandwidth_rounds: int = 8
     bandwidth_visit_s: float = 0.25
     bandwidth: bool = True
     seed: int = 1
@@ -57,6 +58,12 @@ class MemoryOptions(Fact, frozen=True, kw_only=True):
     def bandwidth_visits(self) -> int:
         """How often each cell is visited for each operation."""
         return self.bandwidth_rounds if self.bandwidth else 0
+
+
+def enough_rounds(plan: MemoryPlan, most: int) -> int:
+    """Return how many rounds a verdict on every far cell takes, at most so many."""
+    far = sum(pair.cpu_node != pair.memory_node for pair in plan.measured)
+    return min(most, max(MemoryOptions().bandwidth_rounds, pairs_needed(max(1, far))))
 
 
 class _Measured:

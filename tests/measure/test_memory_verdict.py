@@ -5,6 +5,8 @@ import random
 import pytest
 
 from hostdoctor.measure.against_near import AgainstNear
+from hostdoctor.measure.memory import enough_rounds
+from hostdoctor.measure.memory_plan import MemoryPlan, Pair
 from hostdoctor.measure.memory_verdict import MemoryComparison, compare_memory
 
 
@@ -63,3 +65,9 @@ def test_nothing_near_or_nothing_measured_is_nothing_compared() -> None:
     assert compare_memory("latency", {(0, 1): visits(150, 2), (1, 1): visits(90, 2)}) == ()
     assert compare_memory("latency", {(0, 0): [], (0, 1): []}) == ()
     assert compare_memory("latency", {(0, 0): visits(90, 1)}) == ()
+
+
+@pytest.mark.parametrize(("nodes", "most", "rounds"), [(1, 20, 8), (2, 20, 8), (8, 20, 12), (8, 5, 5)])
+def test_bandwidth_is_visited_as_often_as_a_verdict_takes(nodes: int, most: int, rounds: int) -> None:
+    pairs = tuple(Pair(cpu_node=i, memory_node=j) for i in range(nodes) for j in range(nodes))
+    assert enough_rounds(MemoryPlan(pairs=pairs, size_bytes=1, wanted_bytes=1), most) == rounds
