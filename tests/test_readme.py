@@ -64,6 +64,7 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
 
 
 def test_every_option_named_exists() -> None:
-    help_text = "".join(hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture", "compare"))
+    commands = ("check", "topo", "explain", "capture", "compare", "measure memory", "measure nvme", "measure copy")
+    help_text = "".join(hostdoctor(*name.split(), "--help").out for name in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
     assert {option for option in named if option not in help_text} <= {"--of", "--hardware"}  # lstopo's, numactl's

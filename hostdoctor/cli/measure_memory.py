@@ -64,7 +64,9 @@ def memory(
     host = survey_host(source)
     limits = read_limits(source, host, fast_shuffle=has_numpy())
     plan = plan_memory(host, limits, size_bytes=size_mib and size_mib * MIB, threads=threads)
-    options = MemoryOptions(rounds=rounds, warmup_s=warmup, bandwidth_rounds=max(1, rounds // 4), bandwidth=bandwidth)
+    options = MemoryOptions(
+        rounds=rounds, warmup_s=warmup, bandwidth_rounds=max(1, rounds * 3 // 10), bandwidth=bandwidth
+    )
     experiment = MemoryExperiment(plan, options, native=native_chase)
     ended_by = run_steps(experiment.steps(), experiment.seconds, "measuring memory")
     document = experiment.document(circumstances(host, ended_by))

@@ -131,15 +131,16 @@ def _watch(
     watched = _watched(host, drive, path)
     if not watched and not metrics_url:
         raise MeasureError("nothing to watch: no NVMe drive is known here")
-    seen = Watch(source, watched, metrics_url, METRICS_TIMEOUT_S)
+    watch = Watch(source, watched, metrics_url, METRICS_TIMEOUT_S)
     ended_by = run_steps(_waiting(seconds), seconds, "watching")
-    lasted, disks, caches = seen.end()
+    seen = watch.end()
     document = WatchDocument(
         circumstances=circumstances(host, ended_by),
-        seconds=lasted,
-        disks=disks,
+        seconds=seen.seconds,
+        disks=seen.disks,
         metrics_url=metrics_url or None,
-        caches=caches,
+        caches=seen.caches,
+        notes=seen.notes,
     )
     finish(document, render_watch(document, terminal_style()), format_, output, force=force, ended_by=ended_by)
 

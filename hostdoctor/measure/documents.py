@@ -6,6 +6,8 @@ import msgspec
 
 from hostdoctor.facts import Fact
 from hostdoctor.facts.model import SCHEMA_VERSION
+from hostdoctor.measure.memory_verdict import MemoryComparison
+from hostdoctor.measure.nvme_verdict import NvmeComparison
 from hostdoctor.measure.placing import Placement
 
 
@@ -104,6 +106,7 @@ class MemoryDocument(Fact, frozen=True, kw_only=True):
     l3_bytes: int | None = None
     buffers: tuple[NodeBuffer, ...] = ()
     cells: tuple[MemoryCell, ...] = ()
+    comparisons: tuple[MemoryComparison, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -160,6 +163,7 @@ class NvmeDocument(Fact, frozen=True, kw_only=True):
     drive_node: int | None = None
     fio: str | None = None
     runs: tuple[NvmeRun, ...] = ()
+    comparisons: tuple[NvmeComparison, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -1,7 +1,7 @@
 """The experiment of ``hostdoctor measure memory``: each CPU node against each memory node, cells interleaved.
 
-Latency first, then bandwidth, which overwrites the chains. In each round every cell is visited once, so that what
-drifts (clocks, other load) reaches all cells alike.
+Latency first, then bandwidth, which overwrites the chains. In each round every cell is visited once, in the opposite
+order of the round before, so that what drifts (clocks, other load) reaches all cells alike.
 """
 
 import time
@@ -18,6 +18,7 @@ from hostdoctor.measure.chase import (
     chase_over,
     interpreter_overhead_ns,
     random_cycle,
+    shuffling_s,
 )
 from hostdoctor.measure.clock import clock_floor
 from hostdoctor.measure.documents import (
@@ -31,6 +32,7 @@ from hostdoctor.measure.documents import (
 )
 from hostdoctor.measure.kernel import running_cpu
 from hostdoctor.measure.memory_plan import MemoryPlan, Pair
+from hostdoctor.measure.memory_verdict import MemoryComparison, compare_memory
 from hostdoctor.measure.placing import Buffer, Placement, bound_buffer, pinned_thread
 from hostdoctor.measure.quantiles import quantile
 from hostdoctor.parsers.cpulist import format_cpulist
@@ -46,7 +48,7 @@ class MemoryOptions(Fact, frozen=True, kw_only=True):
     rounds: int = 20
     warmup_s: float = 2.0
     latency_visit_s: float = 0.05
-    bandwidth_rounds: int = 5
+    bandwidth_rounds: int = 6
     bandwidth_visit_s: float = 0.25
     bandwidth: bool = True
     seed: int = 1
@@ -134,11 +136,25 @@ class MemoryExperiment:
             l3_bytes=plan.l3_bytes,
             buffers=tuple(_node_buffer(node, memory) for node, memory in self._memory.items()),
             cells=tuple(self._cell(pair, done, own) for pair in plan.pairs),
+            comparisons=tuple(self._comparisons()),
             notes=plan.notes,
         )
 
+    def _comparisons(self) -> Iterator[MemoryComparison]:
+        """Compare near and far; the interpreter's share would shrink a ratio of latencies, so that is left out."""
+        cells = {
+            (cell.pair.cpu_node, cell.pair.memory_node): cell for cell in self._cells if not self._strayed(cell.pair)
+        }
+        if self._code is not None:
+            visits = {at: [median(visit) for visit in cell.visits_ns] for at, cell in cells.items()}
+            yield from compare_memory("latency", visits)
+        for operation in OPERATIONS:
+            times = {at: [1 / rate for rate in cell.rates[operation]] for at, cell in cells.items()}
+            yield from compare_memory(operation, times)
+
     def _setting_up_s(self) -> float:
-        return 1.0 + len(self._plan.memory_nodes) * self._plan.size_bytes / 1e9
+        touching = len(self._plan.memory_nodes) * self._plan.size_bytes / 1e9
+        return 1.0 + touching + shuffling_s(self._plan.size_bytes // STRIDE_BYTES)
 
     def _set_up(self, stack: ExitStack) -> Iterator[float]:
         nodes = self._plan.memory_nodes
@@ -161,8 +177,8 @@ class MemoryExperiment:
             yield self._options.warmup_s
 
     def _latencies(self, chases: Mapping[int, Chase]) -> Iterator[float]:
-        for _ in range(self._options.rounds):
-            for cell in self._cells:
+        for round_ in range(self._options.rounds):
+            for cell in self._in_turn(round_):
                 chase = chases[cell.pair.memory_node]
                 with pinned_thread(cell.pair.cpus[:1]):
                     _see(cell)
@@ -170,6 +186,9 @@ class MemoryExperiment:
                     cell.visits_ns.append(self._follow(chase, self._options.latency_visit_s))
                     _see(cell)
                 yield self._options.latency_visit_s
+
+    def _in_turn(self, round_: int) -> list[_Measured]:
+        return self._cells[::-1] if round_ % 2 else self._cells
 
     def _follow(self, chase: Chase, seconds: float) -> list[float]:
         """Return the mean time of a load of each batch, in ns."""
@@ -184,9 +203,9 @@ class MemoryExperiment:
             return
         for memory in self._memory.values():
             clear(memory.buffer)
-        for _ in range(self._options.bandwidth_visits):
+        for round_ in range(self._options.bandwidth_visits):
             for operation in OPERATIONS:
-                for cell in self._cells:
+                for cell in self._in_turn(round_):
                     buffer = self._memory[cell.pair.memory_node].buffer
                     rate = measure_rate(operation, buffer, cell.pair.cpus, self._options.bandwidth_visit_s)
                     cell.rates[operation].append(rate.gbytes_per_s)

@@ -149,10 +149,11 @@ def _size(wanted: int, rooms: Mapping[int, int], limits: Limits) -> tuple[int, l
 
 
 def _about_nodes(cpus: Mapping[int, tuple[int, ...]], pairs: Sequence[Pair]) -> list[str]:
-    usable = {pair.cpu_node for pair in pairs if pair.skipped is None}
-    if len(cpus) < 2:
-        return ["no second CPU node: near only"]
-    return ["only one CPU node may be used: near only"] if len(usable) < 2 else []
+    measured = [pair for pair in pairs if pair.skipped is None]
+    if len({pair.cpu_node for pair in measured}) > 1:
+        return []
+    what = "no second CPU node" if len(cpus) < 2 else "only one CPU node may be used"
+    return [what if len(measured) > 1 else f"{what}: near only"]
 
 
 def _about_l3(limits: Limits) -> list[str]:

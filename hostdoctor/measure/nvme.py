@@ -11,6 +11,8 @@ from hostdoctor.errors import MeasureError, ParseError
 from hostdoctor.facts import BlockDevice, Host, Sample
 from hostdoctor.measure.documents import Circumstances, DiskMeans, NvmeDocument, NvmeRun, ReadLatency
 from hostdoctor.measure.nvme_plan import Reading, Target, fio_command
+from hostdoctor.measure.nvme_verdict import RunTimes, compare_runs_of
+from hostdoctor.measure.quantiles import samples_needed
 from hostdoctor.measure.watch import disk_means
 from hostdoctor.parsers.fio import FioReads, parse_fio
 from hostdoctor.sources.base import Source
@@ -77,6 +79,7 @@ class NvmeExperiment:
             drive_node=self._target.node,
             fio=self._version,
             runs=tuple(self._runs),
+            comparisons=() if self._target.node is None else compare_runs_of([_times(run) for run in self._runs]),
             notes=self._notes,
         )
 
@@ -118,6 +121,17 @@ class NvmeExperiment:
         if self._target.disk is None or not reads.runtime_ms:
             return None
         return disk_means(self._target.disk, Sample(seconds=reads.runtime_ms / 1000, before=before, after=after))
+
+
+def _times(run: NvmeRun) -> RunTimes:
+    told = run.latency
+    return RunTimes(
+        kind=(run.block_bytes, run.queue_depth),
+        cpu_node=run.cpu_node,
+        near=run.near is True,
+        p50_ns=told.p50_ns if told is not None and told.samples >= samples_needed(0.5) else None,
+        p99_ns=told.p99_ns if told is not None and told.samples >= samples_needed(0.99) else None,
+    )
 
 
 def _why(reason: str, kind: str) -> str:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from hostdoctor.diagnosis.block_rates import rates
-from hostdoctor.facts import BlockDevice, Host, Sample
+from hostdoctor.errors import HostdoctorError
+from hostdoctor.facts import BlockDevice, Fact, Host, Sample
 from hostdoctor.measure.documents import CacheHits, DiskMeans, DiskWatch
 from hostdoctor.parsers.prometheus import parse_prometheus
 from hostdoctor.sources.base import Source
@@ -21,6 +22,15 @@ CACHES: dict[str, Sequence[tuple[str, str]]] = {
 _ENDINGS = ("_total", "")
 
 
+class Watched(Fact, frozen=True, kw_only=True):
+    """What happened in an interval."""
+
+    seconds: float
+    disks: tuple[DiskWatch, ...] = ()
+    caches: tuple[CacheHits, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 class Watch:
     """An interval in which disks and an engine are looked at; it begins when it is made."""
 
@@ -31,11 +41,17 @@ class Watch:
         self._metrics = self._read_metrics()
         self._counters = self._read_counters()
 
-    def end(self) -> tuple[float, tuple[DiskWatch, ...], tuple[CacheHits, ...]]:
-        """Read all counters again; return the seconds between, what each disk did, what each cache did."""
+    def end(self) -> "Watched":
+        """Read all counters again and return what happened between; an engine that is gone by now is a note."""
         seconds = time.monotonic() - self._began
         sample = Sample(seconds=seconds, before=self._counters, after=self._read_counters())
-        return seconds, watch_disks(self._disks, sample), cache_hits(self._metrics, self._read_metrics())
+        notes: tuple[str, ...] = ()
+        caches: tuple[CacheHits, ...] = ()
+        try:
+            caches = cache_hits(self._metrics, self._read_metrics())
+        except HostdoctorError as error:
+            notes = (f"the engine's metrics cannot be read any more: {error}",)
+        return Watched(seconds=seconds, disks=watch_disks(self._disks, sample), caches=caches, notes=notes)
 
     def _read_counters(self) -> dict[str, int]:
         return read_counters(self._source, Host(block_devices=tuple(BlockDevice(name=disk) for disk in self._disks)))

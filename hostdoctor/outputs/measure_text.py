@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from hostdoctor.measure.against_near import AgainstNear
+from hostdoctor.measure.comparison import Row
 from hostdoctor.measure.documents import (
     Bandwidth,
     CacheHits,
@@ -12,11 +14,11 @@ from hostdoctor.measure.documents import (
     NvmeRun,
     WatchDocument,
 )
+from hostdoctor.measure.verdicts import words
 from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import gib, plural, printable
 
 MIB = 1 << 20
-Row = Sequence[str]
 
 
 def render_memory(document: MemoryDocument, style: Style) -> str:
@@ -31,7 +33,7 @@ def render_memory(document: MemoryDocument, style: Style) -> str:
     return "\n".join(style.wrap(printable(line), "", "  ") if len(line) > 300 else line for line in lines) + "\n"
 
 
-def table(rows: Sequence[Row]) -> list[str]:
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows as lines, the first column to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows if i < len(row)) for i in range(max(map(len, rows)))]
     return ["  ".join(cell.ljust(width) if not i else cell.rjust(width)
@@ -70,7 +72,7 @@ def _latencies(document: MemoryDocument) -> list[str]:
     if document.method == "native":
         loads = next((cell.latency.loads_per_batch for cell in document.cells if cell.latency), 0)
         head = f"Latency of a dependent load, ns: p50 (p99) of means of {loads} loads"
-        return [head, *_matrix(document, _latency), *_near_and_far(document), floor]
+        return [head, *_matrix(document, _latency), *_verdicts(document, "latency"), floor]
     overhead = document.interpreter_overhead_ns or 0.0
     lines = [
         "Latency of a dependent load: difference to the near memory, ns (median over visits)",
@@ -92,16 +94,24 @@ def _difference(cell: MemoryCell) -> str:
     return f"{cell.latency_difference.p50_ns:+.1f}"
 
 
-def _near_and_far(document: MemoryDocument) -> list[str]:
-    """Compare each CPU node's own memory with the others, by the median latencies."""
-    cells = {(cell.cpu_node, cell.memory_node): cell.latency for cell in document.cells if cell.latency}
-    lines = []
-    for (cpu_node, memory_node), far in cells.items():
-        near = cells.get((cpu_node, cpu_node))
-        if cpu_node != memory_node and near is not None:
-            ratio = far.p50_of_batch_means_ns / near.p50_of_batch_means_ns
-            lines.append(f"from node {cpu_node}, memory of node {memory_node} takes {ratio:.2f} times the near latency")
-    return lines
+def _verdicts(document: MemoryDocument, statistic: str) -> list[str]:
+    """Say what the visits tell of near and far."""
+    found = [told for told in document.comparisons if told.statistic == statistic]
+    return [f"from node {told.cpu_node}, memory of node {told.memory_node}: {_verdict(told.result)}" for told in found]
+
+
+def _verdict(told: AgainstNear) -> str:
+    row = Row(
+        verdict=told.verdict,
+        ratio=told.ratio,
+        detectable_ratio=told.detectable_ratio,
+        reason=told.reason,
+        samples_needed=told.pairs_needed,
+    )
+    if told.ratio is None or told.ratio_ci is None:
+        return words(row)
+    low, high = told.ratio_ci
+    return f"{told.ratio:.2f} times the near time [{low:.2f}-{high:.2f}], {words(row)}"
 
 
 def _rates(document: MemoryDocument, operation: str) -> list[str]:
@@ -111,7 +121,8 @@ def _rates(document: MemoryDocument, operation: str) -> list[str]:
 
     if not any(getattr(cell, operation) for cell in document.cells):
         return []
-    return [f"Bandwidth of {operation}, GB/s, one thread a core (median over visits)", *_matrix(document, rate)]
+    head = f"Bandwidth of {operation}, GB/s, one thread a core (median over visits)"
+    return [head, *_matrix(document, rate), *_verdicts(document, operation)]
 
 
 def _matrix(document: MemoryDocument, show: Callable[[MemoryCell], str]) -> list[str]:
@@ -151,6 +162,7 @@ def render_nvme(document: NvmeDocument, style: Style) -> str:
     rows = [["KiB", "depth", "CPUs", "p50 us", "p99 us", "p99.9 us", "r_await ms", "queue", "kIOPS"]]
     rows += [_nvme_row(size, depth, node, runs) for (size, depth, node), runs in sorted(groups.items())]
     lines += table(rows)
+    lines += _nvme_verdicts(document)
     failed = {run.failed: run for run in document.runs if run.failed}
     lines += [
         style.wrap(f"failed from node {run.cpu_node}: {printable(why or '')}", "", "  ") for why, run in failed.items()
@@ -158,6 +170,18 @@ def render_nvme(document: NvmeDocument, style: Style) -> str:
     lines += [style.wrap(f"note: {printable(note)}", "", "  ") for note in document.notes]
     lines.append("latency: fio's completion latency, each run's own; r_await and queue: the block layer's means")
     return "\n".join(lines) + "\n"
+
+
+def _nvme_verdicts(document: NvmeDocument) -> list[str]:
+    """Say what the repeats tell of near and far, or how many it would take."""
+    needed = max((told.result.pairs_needed for told in document.comparisons), default=0)
+    if all(told.result.pairs < told.result.pairs_needed for told in document.comparisons):
+        return [f"no verdict on near and far from so few runs: --repeats {needed} or more"] if needed else []
+    return [
+        f"{told.block_bytes >> 10} KiB, depth {told.queue_depth}, {told.statistic}, from node {told.cpu_node}: "
+        f"{_verdict(told.result)}"
+        for told in document.comparisons
+    ]
 
 
 def render_watch(document: WatchDocument, style: Style) -> str:

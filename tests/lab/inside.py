@@ -111,8 +111,8 @@ def copying(what: str) -> tuple[str, ...]:
 CHECK = ("check", "--format", "json")
 CAPTURE = {"capture": ("capture", "-o", str(OUT / "plain" / "capture.tar.gz"))} if "capture" in COMMANDS else {}
 MEASURED = (sys.executable, "-m", "tests.lab.measuring")
-MEMORY = ("memory", "--size-mib", "16", "--rounds", "4", "--warmup", "0.1", "--format", "json")
-NVME = ("nvme", "--seconds", "1", "--repeats", "1", "--block-kib", "16", "--format", "json")
+MEMORY = ("memory", "--size-mib", "16", "--rounds", "2", "--warmup", "0.1", "--quick", "--format", "json")
+NVME = ("nvme", "--seconds", "1", "--repeats", "1", "--block-kib", "16", "--depth", "8", "--quick", "--format", "json")
 SCENARIOS = {
     "plain": Scenario(
         runs={"topo": ("topo", "--format", "json"), "topo-text": ("topo",), "check": CHECK, **CAPTURE},
@@ -147,16 +147,12 @@ SCENARIOS = {
         tools={
             "memory": (*MEASURED, *MEMORY, "--native-chase"),
             "memory-interpreted": (*MEASURED, *MEMORY, "--no-bandwidth"),
-            "nvme-near1": (*MEASURED, *NVME, "--depth", "1", "--depth", "8", "--drive", "serial:NEAR1"),
-            "nvme-nowhere": (*MEASURED, *NVME, "--depth", "1", "--drive", "serial:NOWHERE"),
+            "nvme-near1": (*MEASURED, *NVME, "--drive", "serial:NEAR1"),
         },
     ),
     "measure-cpuset": Scenario(
         runs={},
-        tools={
-            "memory": (*MEASURED, *MEMORY, "--native-chase"),
-            "nvme-near1": (*MEASURED, *NVME, "--depth", "1", "--drive", "serial:NEAR1"),
-        },
+        tools={"memory": (*MEASURED, *MEMORY, "--native-chase", "--no-bandwidth")},
         prepare=cpuset,
         before=(*IN_CGROUP, "/sys/fs/cgroup/near0"),
     ),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 COUNTERS = ("numa_hit", "numa_miss", "numa_foreign")
+LOOK_S = 0.2  # looking takes time from what is looked at
 BIG_PAGES = 1024  # of 4 KiB: smaller mappings are not the experiment's
 
 
@@ -28,8 +29,8 @@ class Seen:
         self.bound: dict[str, dict[str, int]] = {}
         self.fio: set[tuple[str, str]] = set()
 
-    def look(self, pid: int) -> None:
-        """Look at the experiment and at a running fio."""
+    def look(self, pid: int, *, drives: bool) -> None:
+        """Look at the experiment, and at a running fio where there are drives to read."""
         for task in _tasks(pid):
             self.affinities.add(_allowed(task))
         for row in _text(Path(f"/proc/{pid}/numa_maps")).splitlines():
@@ -37,7 +38,7 @@ class Seen:
             if " bind:" in row and sum(pages.values()) >= BIG_PAGES:
                 policy = self.bound.setdefault(row.split()[1], {})
                 policy.update({node: max(count, policy.get(node, 0)) for node, count in pages.items()})
-        for folder in Path("/proc").glob("[0-9]*"):
+        for folder in Path("/proc").glob("[0-9]*") if drives else ():
             if b"--name=hostdoctor" in _bytes(folder / "cmdline"):
                 self._look_at_fio(int(folder.name))
 
@@ -57,15 +58,15 @@ def main() -> None:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         seen = Seen()
         while child.poll() is None:
-            seen.look(child.pid)
-            time.sleep(0.1)
+            seen.look(child.pid, drives=words[0] == "nvme")
+            time.sleep(LOOK_S)
         out.seek(0)
         err.seek(0)
         told: dict[str, Any] = {"status": child.returncode, "out": out.read(), "err": err.read()}
     rose = {
         node: {name: value - before[node][name] for name, value in now.items()} for node, now in _counters().items()
     }
-    told |= {"affinities": sorted(seen.affinities), "bound": seen.bound, "fio": sorted(seen.fio), "rose": rose}
+    told |= {"affinities": sorted(seen.affinities - {""}), "bound": seen.bound, "fio": sorted(seen.fio), "rose": rose}
     sys.stdout.write(json.dumps(told))
 
 
