@@ -1,6 +1,10 @@
 """``hostdoctor compare``: the same workload from the near and from the far node."""
 
+import contextlib
 import math
+import os
+import sys
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -11,6 +15,8 @@ from hostdoctor.errors import UsageError
 if TYPE_CHECKING:
     from hostdoctor.facts.runs import RunResult
     from hostdoctor.measure.compare import Key
+
+QUIET_BYTES = 20 << 20  # about two seconds of reading
 
 app = typer.Typer(add_completion=False)
 
@@ -42,7 +48,9 @@ def compare(
     if not near or not far:
         raise UsageError("compare: give results from both nodes: --near FILE … --far FILE …")
     key, margin = _primary(metric), _share(margin)
-    arms = [[run for name in names for run in _runs(name)] for names in (near, far, control or [])]
+    with _progress([*near, *far, *(control or [])]) as names:
+        read = {name: _runs(name) for name in names}
+    arms = [[run for name in names for run in read[name]] for names in (near, far, control or [])]
     result = compare_runs(arms[0], arms[1], control=arms[2], primary=key, margin=margin, force=force)
     if format_ == "json":
         from hostdoctor.outputs.report_json import render_json
@@ -52,6 +60,24 @@ def compare(
         from hostdoctor.outputs.comparison_text import render_comparison
 
         emit(render_comparison(result, terminal_style()))
+
+
+@contextlib.contextmanager
+def _progress(names: list[str]) -> Iterator[Iterable[str]]:
+    """Give the names, each once; on a terminal with a bar where reading them takes a while."""
+    distinct = list(dict.fromkeys(names))
+    if not sys.stderr.isatty() or sum(map(_size_bytes, distinct)) < QUIET_BYTES:
+        yield distinct
+        return
+    with typer.progressbar(distinct, label="Reading results", file=sys.stderr) as bar:
+        yield bar
+
+
+def _size_bytes(name: str) -> int:
+    try:
+        return os.stat(name).st_size  # noqa: PTH116  any name, also one that no path can have
+    except (OSError, ValueError):
+        return 0
 
 
 def _runs(name: str) -> "tuple[RunResult, ...]":
@@ -71,7 +97,8 @@ def _share(margin: float) -> float:
 
 
 def _primary(text: str) -> "Key":
-    from hostdoctor.measure.compare import METRICS, SHARES
+    from hostdoctor.measure.arms import SHARES
+    from hostdoctor.measure.compare import METRICS
 
     name, _, quantile = text.lower().partition(".")
     for known in SHARES:

@@ -9,6 +9,7 @@ Verdict = Literal["near-faster", "far-faster", "no-measurable-difference", "insu
 QuantileName = Literal["p50", "p99"]
 Guard = Literal["held", "broken", "not-shown", "not-applicable"]
 Basis = Literal["pooled-samples", "runs-own-quantiles"]
+ARMS = ("near", "far")
 Interval = tuple[float | None, float | None]
 
 
@@ -79,9 +80,13 @@ class Provenance(Fact, frozen=True, kw_only=True):
 
 
 class Comparison(Fact, frozen=True, kw_only=True):
-    """Near against far over ``pairs`` pairs; ``metrics`` by ``ttft``, ``tpot``, ``itl``, ``e2el`` (and ``wall``)."""
+    """Near against far over ``pairs`` pairs; ``metrics`` by ``ttft``, ``tpot``, ``itl``, ``e2el`` (and ``wall``).
+
+    ``arms`` are what the two are called where words are made: a comparison with today's launch says ``current``.
+    """
 
     schema_version: str = SCHEMA_VERSION
+    arms: tuple[str, str] = ARMS
     pairs: int
     primary: Primary
     metrics: dict[str, Quantiles]

@@ -30,6 +30,7 @@ TO_GPU = "to-gpu"
 PR_SET_PDEATHSIG = 1
 PLACED_SHARE = 0.95  # of the pages must be on the node that was asked for
 CONTEND_BYTES = 32 << 20
+CONTEND_POLL_S = 0.001
 _COUNTER = re.compile(r"^(RssShmem|VmPin|VmLck|nr_foll_pin_acquired|nr_foll_pin_released):?\s+(\d{1,18})", re.MULTILINE)
 
 Answer = dict[str, Any]
@@ -158,7 +159,10 @@ class Copier:
             cuda = self._cuda()
             host = self._pinned(question["node"], CONTEND_BYTES).address
             self.noise_memory = cuda.stream(), cuda.device_memory(CONTEND_BYTES), host
+        before = self.noise_copies
         self._begin(threading.Thread(target=self._second_stream, args=self.noise_memory))
+        while self.noise_copies == before and self.noise[-1].is_alive():
+            time.sleep(CONTEND_POLL_S)
         return {"bytes": CONTEND_BYTES}
 
     def load(self, question: Answer) -> Answer:

@@ -57,12 +57,15 @@ def sample_quantile(ordered: Sequence[float], p: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def estimate_quantile(samples: Sequence[float], p: float) -> Quantile:
-    """Return the ``p`` quantile (0 < p < 1) of samples given in the order in which they were taken."""
+def estimate_quantile(samples: Sequence[float], p: float, ordered: Sequence[float] | None = None) -> Quantile:
+    """Return the ``p`` quantile (0 < p < 1) of samples given in the order in which they were taken.
+
+    ``ordered`` is the same in ascending order, where the caller has it.
+    """
     count, needed = len(samples), samples_needed(p)
     if count < needed:
         return Quantile(p=p, samples=count, samples_needed=needed)
-    ordered = sorted(samples)
+    ordered = sorted(samples) if ordered is None else ordered
     value = sample_quantile(ordered, p)
     factor = burst_factor(samples, p, value)
     low, high = exact_ranks(count, p) if factor == 1 else _widened_ranks(count, p, factor)

@@ -5,7 +5,7 @@ docs/measuring.md tells the formulas and how they were tried.
 """
 
 from hostdoctor.measure.compare import WorkloadError, compare_runs
-from hostdoctor.measure.paired import Paired, compare_pairs, holm, pairs_needed, sign_flip_p
+from hostdoctor.measure.paired import Paired, compare_pairs, detectable_ratio, holm, pairs_needed, sign_flip_p
 from hostdoctor.measure.quantiles import Quantile, estimate_quantile, sample_quantile, samples_needed
 from hostdoctor.measure.student import t_cdf, t_quantile
 from hostdoctor.measure.verdicts import guard, judge, share, words
@@ -16,6 +16,7 @@ __all__ = [
     "WorkloadError",
     "compare_pairs",
     "compare_runs",
+    "detectable_ratio",
     "estimate_quantile",
     "guard",
     "holm",

@@ -1,9 +1,7 @@
 """From numbers to a verdict, and to a sentence that promises no more than the numbers do."""
 
-from hostdoctor.measure.comparison import Guard, Row, Verdict
+from hostdoctor.measure.comparison import ARMS, Guard, Row, Verdict
 from hostdoctor.measure.paired import SIGNIFICANCE, Paired
-
-_WORDS = {"insufficient": "insufficient", "unstable": "host unstable (near against near differs)"}
 
 
 def judge(paired: Paired, p_value: float | None, lacking: str | None, control: Paired | None) -> tuple[Verdict, str]:
@@ -27,16 +25,17 @@ def _differs(paired: Paired) -> bool:
     return paired.ratio_ci is not None and not paired.ratio_ci[0] <= 1 <= paired.ratio_ci[1]
 
 
-def words(row: Row) -> str:
+def words(row: Row, arms: tuple[str, str] = ARMS) -> str:
     """Return the row's verdict in words: ``near is faster by 12 %``."""
     if row.verdict in ("near-faster", "far-faster") and row.ratio is not None:
-        arm, ratio = ("near", row.ratio) if row.verdict == "near-faster" else ("far", 1 / row.ratio)
+        arm, ratio = (arms[0], row.ratio) if row.verdict == "near-faster" else (arms[1], 1 / row.ratio)
         return f"{arm} is faster by {share(ratio - 1)}"
     if row.verdict == "no-measurable-difference":
         seen = f" (would have seen ≥ {share(row.detectable_ratio - 1)})" if row.detectable_ratio is not None else ""
         return f"no measurable difference{seen}"
-    text = _WORDS[row.verdict]
-    return f"{text} ({row.reason})" if row.reason and row.verdict == "insufficient" else text
+    if row.verdict == "unstable":
+        return f"host unstable ({arms[0]} against {arms[0]} differs)"
+    return f"insufficient ({row.reason})" if row.reason else "insufficient"
 
 
 def share(value: float) -> str:

@@ -8,7 +8,6 @@ from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import plural, printable
 
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2EL", "wall": "wall time"}
-_HEAD = ("", "near ms [95 %]", "far ms [95 %]", "far/near [95 %]", "p", "verdict")
 _GUARD: dict[Guard, str] = {
     "held": "{} is not worse than {} by more than {}",
     "broken": "{} is worse than {} by more than {}",
@@ -23,14 +22,14 @@ def render_comparison(comparison: Comparison, style: Style) -> str:
     colour = {"near-faster": "ok", "far-faster": "ok", "unstable": "warning", "insufficient": "unknown"}
     verdict = style.paint(primary.words, colour.get(primary.verdict, "bold"))
     lines = [f"{verdict}: {_name(primary.metric, primary.quantile)}, {plural(comparison.pairs, 'pair')}"]
-    lines += _guard(primary)
+    lines += _guard(primary, comparison.arms)
     lines += _table(comparison)
     lines += [style.wrap(text, "  note: ", "        ") for text in _notes(comparison)]
     return "\n".join(lines) + "\n"
 
 
-def _guard(primary: Primary) -> list[str]:
-    favoured, other = ("far", "near") if primary.verdict == "far-faster" else ("near", "far")
+def _guard(primary: Primary, arms: tuple[str, str]) -> list[str]:
+    favoured, other = reversed(arms) if primary.verdict == "far-faster" else arms
     text = _GUARD[primary.guard].format(favoured, other, share(primary.margin))
     return [f"  at p99: {text}"] if text else []
 
@@ -43,24 +42,27 @@ def _name(metric: str, quantile: str) -> str:
 def _table(comparison: Comparison) -> list[str]:
     metric = comparison.primary.metric
     names = sorted(comparison.metrics, key=lambda name: name != metric)
-    rows: list[tuple[str, ...]] = [_HEAD]
+    near, far = comparison.arms
+    rows: list[tuple[str, ...]] = [
+        ("", f"{near} ms [95 %]", f"{far} ms [95 %]", f"{far}/{near} [95 %]", "p", "verdict")
+    ]
     for name in names:
         quantiles = comparison.metrics[name]
         for label, row in (("p50", quantiles.p50), ("p99", quantiles.p99)):
             if row.pairs:
-                rows.append((f"{NAMES.get(name, printable(name))} {label}", *_cells(row)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+                rows.append((f"{NAMES.get(name, printable(name))} {label}", *_cells(row, comparison.arms)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return [f"  {line}" for line in lines] if len(rows) > 1 else []
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, arms: tuple[str, str]) -> tuple[str, ...]:
     return (
         "n/a" if row.near_ms is None else _with_interval(row.near_ms, row.near_ci_ms),
         "n/a" if row.far_ms is None else _with_interval(row.far_ms, row.far_ci_ms),
         _with_interval(row.ratio, row.ratio_ci),
         "–" if row.p_value is None else _p(row.p_value if row.adjusted_p_value is None else row.adjusted_p_value),
-        words(row),
+        words(row, arms),
     )
 
 
@@ -87,7 +89,8 @@ def _notes(comparison: Comparison) -> Sequence[str]:
     found = [printable(text) for text in comparison.warnings]
     failed = comparison.failed_requests
     if failed.near or failed.far:
-        found.append(f"failed requests, left out: near {_count(failed.near)}, far {_count(failed.far)}")
+        near, far = comparison.arms
+        found.append(f"failed requests, left out: {near} {_count(failed.near)}, {far} {_count(failed.far)}")
     if any(row.basis == "runs-own-quantiles" for row in rows):
         found.append("no samples in the files: near and far are the geometric means of the runs' own quantiles")
     if not comparison.provenance.control and comparison.primary.verdict != "insufficient":

@@ -11,6 +11,7 @@ import signal
 import subprocess  # noqa: TID251  runs the command line from outside
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ DOCUMENT = Path("/run/copies.json")
 BUFFER_MIB = 8
 WORDS = ("--gpu", "0", "--sizes", "16KiB", "--buffer-mib", str(BUFFER_MIB), "--format", "json")
 PINNED = (*WORDS, "--memory", "pinned", "--directions", "to-gpu")
-LARGE = (*PINNED, "--loops", "bandwidth", "--pairs", "8")
+LARGE = (*PINNED, "--loops", "bandwidth", "--pairs", "4")
 # One small and one large kind of copy, that are long beside what a busy machine adds, and cost nothing.
-JUDGED = (*PINNED, "--loops", "closed,bandwidth", "--pairs", "8", "--copies", "120")
-LONG = {"fixed_ns": 50_000_000, "virtual": 1}
+JUDGED = (*PINNED, "--loops", "closed,bandwidth", "--pairs", "6", "--copies", "120")
+LONG = {"fixed_ns": 1_000_000_000, "jitter": 0.04, "virtual": 1}
 _MAP = re.compile(r"^([0-9a-f]+) (\S+) (.*)$", re.MULTILINE)
 
 
@@ -55,14 +56,15 @@ def keep() -> None:
 def placed() -> dict[str, Any]:
     """Start a long measurement, look at its processes, end it by Ctrl-C, and return what was seen."""
     process = subprocess.Popen(
-        **command(*WORDS, "--pairs", "500", "--copies", "50"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        **command(*WORDS, "--loops", "closed", "--pairs", "500", "--copies", "50"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    limit = time.monotonic() + 120
-    while len(workers := [_seen(pid) for pid in _workers()]) < 2 or not all(len(w["buffers"]) >= 4 for w in workers):
-        if process.poll() is not None or time.monotonic() > limit:
-            break
-        time.sleep(0.2)
-    time.sleep(5)
+    _until(process, lambda workers: len(workers) == 2 and all(len(w["buffers"]) == 4 for w in workers))
+    before = [worker["answers"] for worker in map(_seen, _workers())]
+    # each visit to a cell is a question; the warm-up has twelve to one of them
+    _until(process, lambda workers: all(w["answers"] > n + 40 for w, n in zip(workers, before, strict=True)))
     workers = [_seen(pid) for pid in _workers()]
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
@@ -73,6 +75,13 @@ def placed() -> dict[str, Any]:
         "err": err,
         "left": _workers(),
     }
+
+
+def _until(process: "subprocess.Popen[str]", condition: Callable[[list[dict[str, Any]]], bool]) -> None:
+    """Wait until the workers meet a condition, at most two minutes, and while there is something to wait for."""
+    limit = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < limit and not condition([_seen(pid) for pid in _workers()]):
+        time.sleep(0.2)
 
 
 def _workers() -> list[int]:
@@ -94,9 +103,11 @@ def _seen(pid: int) -> dict[str, Any]:
     for task in (folder / "task").iterdir():
         status = (task / "status").read_text(encoding="ascii")
         threads[task.name] = re.search(r"Cpus_allowed_list:\s*(\S+)", status)[1]  # type: ignore[index]
+    status = (folder / "status").read_text(encoding="ascii")
     return {
         "pid": pid,
         "threads": threads,
+        "answers": int(re.findall(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[0]),
         "buffers": [told for told in _maps(folder) if told["kb"] == BUFFER_MIB << 10],
     }
 
@@ -117,8 +128,10 @@ def main() -> int:
     if what == "placed":
         print(json.dumps(placed()))  # noqa: T201
         return 0
+    if what == "contended":  # emulated CPUs take turns: with load on all of them nothing would get done
+        os.sched_setaffinity(0, {0, 1, 4, 5})
     words, keys = (LARGE, {}) if what == "contended" else (JUDGED, {"far_memory": what, **LONG})
-    more = ("--pairs", "2", "--contend") if what == "contended" else ()
+    more = ("--pairs", "1", "--contend") if what == "contended" else ()
     return subprocess.run(**command(*words, *more, **keys), check=False).returncode
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from hostdoctor.parsers.bdf import canonical_bdf
@@ -27,6 +28,7 @@ from tests.support.cuda_double import (
 from tests.support.hostbuilder import HostFiles
 from tests.support.live_run import Ended, Started
 from tests.support.nvml_double import compiler
+from tests.support.write_schemas import FOLDER
 
 # Small and short: what is looked at is how it ends.
 FEW = ("measure", "copy", "--gpu", "0", "--near-only", "--pairs", "2", "--copies", "10", "--buffer-mib", "2")
@@ -129,6 +131,19 @@ def test_links_are_counted_while_large_copies_run(copy: Copy) -> None:
         assert sum(link["speeds_gts"].values()) == sum(link["widths_lanes"].values()) == link["readings"] > 0
 
 
+def test_contended_copies_run_beside_a_second_stream(copy: Copy) -> None:
+    words = one_setting("--contend", "--loops", "bandwidth", "--directions", "to-gpu")
+    results = document(ended(copy(*words)))["results"]
+    assert [result["setting"]["load"] for result in results] == ["idle", "contended"]
+    idle, contended = ([arm["contending_copies"] for arm in result["arms"]] for result in results)
+    assert (idle, min(contended) > 0) == ([None, None], True)
+
+
+def test_the_document_is_as_its_schema_says(copy: Copy) -> None:
+    schema = json.loads((FOLDER / "measure-copy.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document(ended(copy(*one_setting()))), schema)
+
+
 def test_the_text_names_the_floor_of_the_clock_and_what_was_placed(copy: Copy) -> None:
     done = ended(copy("--memory", "pageable"))
     lines = done.out.splitlines()
@@ -201,6 +216,7 @@ def test_captures_are_refused(copy: Copy, tmp_path: Path) -> None:
         (("--gpu", "all"), "names no one GPU"),
         (("--sizes", "16kb"), "'16kb' is no size"),
         (("--sizes", "2000MiB"), "'2000MiB' is no size"),
+        (("--loops", "round"), "'round' is none of closed, open, bandwidth"),
         (("--memory", "pinned,device"), "'device' is none of pinned, pageable"),
         (("--assume-node", "1"), "GPU0 is known to be near node 0"),
         (("--assume-node", "7"), "no such node with CPUs and memory"),

@@ -1,12 +1,16 @@
 """Whole comparisons of runs whose truth is known."""
 
+import math
+
 import pytest
 from msgspec.structs import replace
 
 from hostdoctor.errors import UsageError
 from hostdoctor.facts.runs import RunResult
-from hostdoctor.measure.comparison import Comparison, Row
-from hostdoctor.measure.statistics import WorkloadError, compare_runs, share, words
+from hostdoctor.measure.comparison import Comparison, Row, Verdict
+from hostdoctor.measure.statistics import Paired, WorkloadError, compare_runs, guard, judge, share, words
+from hostdoctor.outputs.comparison_text import render_comparison
+from hostdoctor.outputs.style import Style
 from tests.measure.runs import arm, run, told
 
 
@@ -129,6 +133,71 @@ def test_another_primary_may_be_declared() -> None:
     assert (found.primary.quantile, found.primary.verdict, found.primary.guard) == (
         "p99", "near-faster", "not-applicable",
     )  # fmt: skip
+
+
+def test_an_arm_may_have_another_name() -> None:
+    found = compare_runs(arm(seed=1), arm(1.2, seed=2), names=("near", "current"))
+    assert found.arms == ("near", "current")
+    assert compare_runs(arm(1.2, seed=2), arm(seed=1), names=("near", "current")).primary.words.startswith("current is")
+    text = render_comparison(found, Style())
+    assert "current ms [95 %]" in text
+    assert "near is not worse than current by more than 10 %" in text
+
+
+def paired(low: float, high: float) -> Paired:
+    return Paired(pairs=10, ratio=(low * high) ** 0.5, ratio_ci=(low, high), p_value=0.03)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_value", "verdict"),
+    [
+        (1.02, 1.3, 0.03, "near-faster"),
+        (0.7, 0.98, 0.03, "far-faster"),
+        (1.02, 1.3, 0.06, "no-measurable-difference"),
+        (0.99, 1.3, 0.03, "no-measurable-difference"),
+    ],
+)
+def test_the_test_and_the_interval_must_both_say_so(low: float, high: float, p_value: float, verdict: str) -> None:
+    assert judge(paired(low, high), p_value, None, None) == (verdict, "")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "low", "high", "expected"),
+    [
+        ("near-faster", 0.95, 1.2, "held"),
+        ("near-faster", 0.85, 1.2, "not-shown"),
+        ("near-faster", 0.7, 0.85, "broken"),
+        ("no-measurable-difference", 0.95, 1.2, "held"),
+        ("far-faster", 0.7, 1.05, "held"),
+        ("far-faster", 0.95, 1.2, "not-shown"),
+        ("far-faster", 1.15, 1.3, "broken"),
+        ("unstable", 0.95, 1.2, "not-applicable"),
+    ],
+)
+def test_the_guard_watches_the_favoured_arm(verdict: Verdict, low: float, high: float, expected: str) -> None:
+    tail = Row(ratio_ci=(low, high), verdict="no-measurable-difference", samples_needed=368)
+    assert guard(Row(verdict=verdict, samples_needed=6), tail, 0.10) == expected
+
+
+def test_a_secondary_difference_must_hold_among_the_others() -> None:
+    differences = [-0.01, 0.1, 0.11, 0.12, 0.1, 0.09, 0.11]
+
+    def both(name: str, factor: float) -> RunResult:
+        other = told(name, "ttft", p50=100 * factor, p99=300 * factor).latencies
+        return replace(told(name, p50=10 * factor, p99=20 * factor), latencies=other | told(name, p50=10.0).latencies)
+
+    near = [both(f"n{i}", 1 + i / 100) for i in range(7)]
+    far = [both(f"f{i}", (1 + i / 100) * math.exp(d)) for i, d in enumerate(differences)]
+    first = compare_runs(near, far).metrics["ttft"].p50
+    assert first.ratio_ci is not None
+    assert first.ratio_ci[0] > 1
+    assert (first.p_value, first.adjusted_p_value, first.verdict) == (4 / 128, 8 / 128, "no-measurable-difference")
+
+
+def test_a_median_of_nothing_is_no_median() -> None:
+    near = [run(f"n{i}", [0.0] * 60 + [9.0 + i]) for i in range(6)]
+    far = [run(f"f{i}", [0.0] * 60 + [12.0 + i]) for i in range(6)]
+    assert itl(compare_runs(near, far))[0].reason == "no pair of runs tells it"
 
 
 def test_wall_time_of_a_command_is_a_latency_too() -> None:

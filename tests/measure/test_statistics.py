@@ -5,12 +5,13 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostdoctor.measure.quantiles import burst_factor, count_clusters, exact_ranks
 from hostdoctor.measure.statistics import (
     compare_pairs,
+    detectable_ratio,
     estimate_quantile,
     holm,
     pairs_needed,
@@ -65,6 +66,7 @@ def test_ranks_are_scipy_s(count: int, p: float) -> None:
     assert (high if high <= count else math.nan) == pytest.approx(interval.high, nan_ok=True)
 
 
+@settings(deadline=None)
 @given(st.lists(LATENCIES, min_size=1, max_size=50), st.sampled_from([0.25, 0.5, 0.9, 0.99]))
 def test_a_sample_quantile_is_numpy_s(samples: list[float], p: float) -> None:
     numpy = pytest.importorskip("numpy")
@@ -78,6 +80,7 @@ def test_student_s_t_is_scipy_s(df: int) -> None:
         assert t_cdf(t, df) == pytest.approx(float(stats.t.cdf(t, df)), abs=1e-12)
 
 
+@settings(deadline=None)
 @given(st.lists(LATENCIES, min_size=6, max_size=400), st.sampled_from([0.5, 0.9]))
 def test_the_interval_contains_the_sample_quantile(samples: list[float], p: float) -> None:
     found = estimate_quantile(samples, p)
@@ -86,6 +89,7 @@ def test_the_interval_contains_the_sample_quantile(samples: list[float], p: floa
         assert found.high is None or found.value <= found.high
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=30, max_size=200), st.sampled_from([0.5, 2.0, 1024.0]))
 def test_a_quantile_scales_with_its_unit(samples: list[int], scale: float) -> None:
     one, other = estimate_quantile(samples, 0.5), estimate_quantile([x * scale for x in samples], 0.5)
@@ -106,6 +110,26 @@ def test_bursts_widen_the_interval_and_the_same_samples_shuffled_do_not() -> Non
     assert bursts.burst_factor > 5 * shuffled.burst_factor
     assert shuffled.clusters is not None
     assert shuffled.clusters > 100
+
+
+def test_bursts_widen_by_the_stated_ranks() -> None:
+    source = random.Random(4)
+    samples = [source.lognormvariate(0, 0.1) * (3 if i % 1000 < 8 else 1) for i in range(40_000)]
+    samples[500:600] = [3 * x for x in samples[500:600]]
+    found, ordered = estimate_quantile(samples, 0.99), sorted(samples)
+    assert found.burst_factor is not None
+    assert found.burst_factor > 2
+    half = 2.0930 * math.sqrt(40_000 * 0.99 * 0.01 * found.burst_factor)
+    assert found.low == ordered[math.floor(39_600 - half) - 1]
+    assert found.high == ordered[math.ceil(39_600 + half) + 1 - 1]
+
+
+def test_the_upper_end_may_be_the_largest_sample() -> None:
+    samples = [float(i) for i in range(364)]
+    for position, large in ((10, 1e3), (100, 1e4), (200, 1e5), (300, 1e6)):
+        samples.insert(position, large)
+    found = estimate_quantile(samples, 0.99)
+    assert (found.samples, found.burst_factor, found.high) == (368, 1.0, 1e6)
 
 
 def test_few_separate_bursts_are_too_few_for_a_p99() -> None:
@@ -152,6 +176,7 @@ def test_many_pairs_are_met_in_the_middle_and_more_are_student_s() -> None:
     assert sign_flip_p([0.2] * 50) == 2.0**-49
 
 
+@settings(deadline=None)
 @given(PAIRS)
 def test_exchanging_near_and_far_inverts_the_ratio(pairs: list[tuple[float, float]]) -> None:
     near, far = [a for a, _ in pairs], [b for _, b in pairs]
@@ -164,6 +189,7 @@ def test_exchanging_near_and_far_inverts_the_ratio(pairs: list[tuple[float, floa
     assert other.p_value == one.p_value
 
 
+@settings(deadline=None)
 @given(PAIRS, st.sampled_from([0.125, 2.0, 4096.0]))
 def test_a_ratio_has_no_unit(pairs: list[tuple[float, float]], scale: float) -> None:
     near, far = [a for a, _ in pairs], [b for _, b in pairs]
@@ -173,6 +199,7 @@ def test_a_ratio_has_no_unit(pairs: list[tuple[float, float]], scale: float) -> 
     assert other.p_value == pytest.approx(one.p_value)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=14))
 def test_a_p_value_is_a_probability(differences: list[float]) -> None:
     assert 2.0 ** -len(differences) <= sign_flip_p(differences) <= 1
@@ -193,6 +220,19 @@ def test_six_pairs_see_what_turns_all_six_signs() -> None:
     all_equal = 1.7932  # Φ(1.7932)^6 = 0.8
     found = compare_pairs([1.0] * 6, [math.exp(x) for x in logs])
     assert found.detectable_ratio == pytest.approx(math.exp(all_equal * spread), rel=1e-4)
+
+
+def test_what_an_experiment_could_see_is_known_beforehand() -> None:
+    assert detectable_ratio(0.07, 10) == pytest.approx(1.072, abs=0.001)  # runs that vary by 5 %
+    assert detectable_ratio(0.07, 5) is None
+    assert detectable_ratio(0.07, 6, tests=6) is None
+    fewer, more = detectable_ratio(0.07, 8, tests=6), detectable_ratio(0.07, 20, tests=6)
+    assert fewer is not None
+    assert more is not None
+    assert more < fewer
+    alone = detectable_ratio(0.07, 20)
+    assert alone is not None
+    assert alone < more
 
 
 def test_pairs_that_do_not_vary_say_nothing_of_what_they_could_have_seen() -> None:

@@ -10,7 +10,8 @@
  *   near_node                      the node that the GPU is near
  *   fixed_ns, ns_per_mib           how long a copy takes at the least, and more for each MiB
  *   far_memory, far_cpu            by how much longer from memory, or by a CPU, of another node (1.3)
- *   tail_every, tail_far_memory    every so many copies, another factor for far memory (a heavier tail)
+ *   jitter                         copies differ by this share (0.04: by 2 % up and down); one in 20 takes 1.5 to 2
+ *                                  times as long besides. Every process draws the same numbers.
  *   fail.<function>                the CUresult that this function gives
  *   fail_after.<function>          so many calls succeed before that
  *   hang_after.<function>          so many calls return before one that never does
@@ -152,17 +153,25 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* A number from 0 to 1, by a linear congruential generator. */
+static double draw(void)
+{
+    static uint64_t state = 88172645463325252u;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(state >> 11) / (double)(1ull << 53);
+}
+
 static void copy(void *to, const void *from, const void *host, size_t size)
 {
-    static long copies;
     int64_t began = now_ns();
     double ns = number("fixed_ns", 0) + number("ns_per_mib", 0) * (double)size / (1 << 20);
-    long every = (long)number("tail_every", 0);
-    int tail = every && !(__atomic_add_fetch(&copies, 1, __ATOMIC_SEQ_CST) % every);
-    double memory = number(tail ? "tail_far_memory" : "far_memory", number("far_memory", 1));
-    double share = far_share(host, size);
-    ns *= 1 - share + share * memory;
+    double share = far_share(host, size), jitter = number("jitter", 0);
+    ns *= 1 - share + share * number("far_memory", 1);
     ns *= on_far_cpu() ? number("far_cpu", 1) : 1;
+    if (jitter) {
+        ns *= 1 + jitter * (draw() - 0.5);
+        ns *= draw() < 0.05 ? 1.5 + draw() / 2 : 1;
+    }
     memcpy(to, from, size);
     if (number("virtual", 0))
         __atomic_fetch_add(&skipped_ns, (int64_t)ns, __ATOMIC_SEQ_CST);
