@@ -28,6 +28,7 @@ COMMANDS = {
     "wrap": "Print or write a launch wrapper that binds a command to the nodes of its GPUs.",
     "run": "Become a command, bound to the nodes of its GPUs.",
     "ps": "Print where running processes and their memory are, against their GPUs' nodes.",
+    "measure": "Near against far: memory, drives, copies, measured on this host.",
     "compare": "Compare a workload's results from the near and the far node, p99 with intervals.",
 }
 
@@ -35,16 +36,19 @@ COMMANDS = {
 class LazyGroup(TyperGroup):
     """A group whose commands are imported only when named: start-up time is a feature."""
 
+    names = COMMANDS
+    modules = "hostdoctor.cli."  # what the module's name begins with
+
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the command names in the order of COMMANDS."""
-        return list(COMMANDS)
+        """Return the command names in the order of ``names``."""
+        return list(self.names)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command, imported now, or None when there is no such command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.names:
             return None
-        command = get_command(importlib.import_module(f"hostdoctor.cli.{cmd_name}").app)
-        command.name, command.short_help = cmd_name, COMMANDS[cmd_name]
+        command = get_command(importlib.import_module(f"{self.modules}{cmd_name}").app)
+        command.name, command.short_help = cmd_name, self.names[cmd_name]
         return command
 
 
@@ -116,9 +120,8 @@ def _status_of(error: BaseException) -> int:
 
 def _usage(error: typer.TyperException) -> int:
     text = getattr(error, "format_message", lambda: str(error))()
-    name = getattr(getattr(error, "ctx", None), "info_name", None)  # of the command, or of the program itself
-    command = f" {name}" if name in COMMANDS else ""
-    return _say(f"{text} (see hostdoctor{command} --help)", USAGE)
+    path = getattr(getattr(error, "ctx", None), "command_path", "hostdoctor")  # of the command, or the program itself
+    return _say(f"{text} (see {path} --help)", USAGE)
 
 
 def _say(text: str, status: int) -> int:

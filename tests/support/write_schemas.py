@@ -10,6 +10,8 @@ from hostdoctor.diagnosis.process_places import ProcessReport
 from hostdoctor.diagnosis.report import Report
 from hostdoctor.facts import Host
 from hostdoctor.measure.comparison import Comparison
+from hostdoctor.measure.copies_model import CopyDocument
+from hostdoctor.measure.documents import MemoryDocument, NvmeDocument, WatchDocument, document_schema
 from hostdoctor.outputs.report_json import json_schema
 
 FOLDER = Path(__file__).parents[2] / "hostdoctor" / "schemas"
@@ -22,10 +24,18 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "budget.schema.json": BudgetDocument,
     "comparison.schema.json": Comparison,
 }
+RESULTS = {
+    "measure-copy.schema.json": CopyDocument,
+    "measure-memory.schema.json": MemoryDocument,
+    "measure-nvme.schema.json": NvmeDocument,
+    "watch-nvme.schema.json": WatchDocument,
+}
 
 
 def main() -> None:
-    """Write every schema."""
+    """Write all schemas."""
+    for name, result in RESULTS.items():
+        (FOLDER / name).write_text(document_schema(result), encoding="utf-8")
     for name, kind in DOCUMENTS.items():
         (FOLDER / name).write_text(json_schema(kind), encoding="utf-8")
 
