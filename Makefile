@@ -6,9 +6,9 @@ READY := $(VENV)/.ready
 # What some tests meet for real; without root or apt-get those tests are skipped and say so.
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
   qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos \
-  shellcheck:shellcheck dash:dash systemd:systemd-analyze docker-compose:docker-compose slurm-client:srun
+  shellcheck:shellcheck dash:dash systemd:systemd-analyze docker-compose:docker-compose slurm-client:srun fio:fio
 
-.PHONY: run test test-e2e lint types unit packages bench bench-statistics schemas demo docs clean
+.PHONY: run test test-e2e lint types unit packages bench bench-statistics bench-memory schemas demo docs clean
 
 run: $(READY)
 	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
@@ -23,7 +23,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses=auto --dist=loadgroup
 
 # The real vLLM on CPUs: some minutes and 3.5 GB the first time; not part of `make test`.
 test-e2e: $(READY)
@@ -36,6 +36,9 @@ bench: $(READY)
 
 bench-statistics: $(READY)
 	$(BIN)/python -m tests.bench.bench_statistics
+
+bench-memory: $(READY)
+	$(BIN)/python -m tests.bench.bench_memory
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas

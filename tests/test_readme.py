@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hostdoctor.budget.gpus import GPUS
+from hostdoctor.cli.app import COMMANDS
 from tests.cli.support import hostdoctor
 from tests.support.serving_results import options, write_results
 
@@ -50,8 +51,13 @@ def test_the_gpus_of_the_manual_are_those_that_are_known() -> None:
 
 
 def test_the_options_of_the_manual_exist() -> None:
-    help_text = hostdoctor("plan", "--help").out
+    help_text = hostdoctor("plan", "--help").out + hostdoctor("budget", "--help").out
     assert [option for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", MANUAL) if option not in help_text] == []
+
+
+def test_the_budget_shown_is_the_demo_s() -> None:
+    command, shown = block("$ hostdoctor budget").split("\n", 1)
+    assert shown == hostdoctor(*command.removeprefix("$ hostdoctor ").split()).out
 
 
 def test_the_comparison_shown_is_of_such_runs(tmp_path: Path) -> None:
@@ -90,8 +96,7 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
 
 
 def test_every_option_named_exists() -> None:
-    commands = ("check", "topo", "explain", "capture", "wrap", "run", "ps", "budget", "plan", "compare")
-    help_text = "".join(hostdoctor(name, "--help").out for name in commands)
+    help_text = "".join(hostdoctor(name, "--help").out for name in COMMANDS)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
     foreign = {option for option in named if option not in help_text}
     assert foreign <= FOREIGN, foreign - FOREIGN
@@ -106,7 +111,7 @@ def test_the_preflight_is_ten_lines_of_options_that_exist() -> None:
     recipe = block("set -e\ngpus=")
     assert recipe.count("\n") <= 10
     joined = recipe.replace("\\\n", " ")
-    for command, words in re.findall(r"hostdoctor (check|budget|run) (.*?)(?: -- |#|$)", joined, re.MULTILINE):
+    for command, said in re.findall(r"hostdoctor (check|budget|run) (.*?)(?: -- |#|$)", joined, re.MULTILINE):
         known = hostdoctor(command, "--help").out
-        for option in re.findall(r"--[a-z-]+", words):
+        for option in re.findall(r"--[a-z-]+", said):
             assert f"{option} " in known, (command, option)

@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from hostdoctor.measure.documents import document_schema
 from hostdoctor.outputs.report_json import json_schema
 from hostdoctor.sources.archive import read_archive
 from tests.cli.support import hostdoctor
@@ -20,6 +21,12 @@ from tests.support.serving_results import options, write_results
 def test_schemas_are_current(name: str) -> None:
     shipped = (write_schemas.FOLDER / name).read_text(encoding="utf-8")
     assert shipped == json_schema(write_schemas.DOCUMENTS[name]), "run `make schemas`"
+
+
+@pytest.mark.parametrize("name", write_schemas.RESULTS)
+def test_schemas_of_results_are_current(name: str) -> None:
+    shipped = (write_schemas.FOLDER / name).read_text(encoding="utf-8")
+    assert shipped == document_schema(write_schemas.RESULTS[name]), "run `make schemas`"
 
 
 def test_the_demo_is_current() -> None:

@@ -42,7 +42,7 @@ def gpu_process_memory_far(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             evidence=[evidence for far in engine for evidence in far.evidence],
             effect=FAR_NODE_EFFECT,
             remedy=Remedy(
-                text=remedy_text(worst.process, worst.node, worst.far_nodes),
+                text=remedy_text(worst.process, (worst.node,), worst.far_nodes),
                 risk="restart",
                 scope="process",
                 undo="Start it as before.",

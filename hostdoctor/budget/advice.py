@@ -77,8 +77,9 @@ def _at_most(option: str, size: int, beside: str) -> str:
 
 def _near_full(host: Host, budget: Budget) -> Iterator[Finding]:
     """Warn of a node that a bound process would run out of while others have memory."""
+    used = {rank.node for rank in budget.ranks}
     for node in budget.nodes:
-        left = _left(host, node)
+        left = _left(host, node) if node.id in used else None
         others = [n for n in budget.nodes if n.id != node.id and (n.available_bytes or 0) > n.reserve_bytes]
         if left is None or not others or left >= node.reserve_bytes:
             continue
@@ -100,8 +101,8 @@ def _near_full(host: Host, budget: Budget) -> Iterator[Finding]:
 
 
 def _left(host: Host, node: NodeBudget) -> int | None:
-    """Return what would be left on a node that ranks use, None for others and while it is unknown."""
-    if not node.growth_bytes or node.available_bytes is None or node.weights_bytes is None or node.kv_bytes is None:
+    """Return what would be left on a node that ranks use, None while it is unknown."""
+    if node.growth_bytes is None or node.weights_bytes is None or node.kv_bytes is None:
         return None
     facts = next(n for n in host.numa_nodes if n.id == node.id)
     pinnable = node_available(facts).pinnable_bytes

@@ -30,11 +30,17 @@ GPUS = {
 
 
 def gpu_named(name: str, option: str = "--gpu") -> GpuModel:
-    """Return a product by its short name (``h100-80``); raise UsageError for one that is not listed."""
-    found = GPUS.get(name.lower())
-    if found is None:
+    """Return a product by its short name (``h100-80``), or without its size where there is one alone (``h200``).
+
+    Raises UsageError for one that is not listed, or comes in several sizes.
+    """
+    asked = name.lower()
+    found = [GPUS[asked]] if asked in GPUS else [gpu for gpu in GPUS.values() if gpu.name.rpartition("-")[0] == asked]
+    if not found:
         raise UsageError(f"{option}: not listed: {name[:40]!r} (known: {', '.join(GPUS)}; else --gpu-memory-gib)")
-    return found
+    if len(found) > 1:
+        raise UsageError(f"{option}: {asked} comes in several sizes: {', '.join(gpu.name for gpu in found)}")
+    return found[0]
 
 
 def memory_of_host(host: Host, tp: int) -> tuple[int | None, str]:

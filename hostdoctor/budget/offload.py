@@ -16,6 +16,7 @@ import re
 import msgspec
 
 from hostdoctor.budget.growth import Engine
+from hostdoctor.budget.kv import offload_chunks
 from hostdoctor.errors import UsageError
 from hostdoctor.facts import Fact
 
@@ -67,10 +68,10 @@ def kv_chunks(kv_bytes: int | None, bytes_per_token: int | None, block_tokens: i
     """Return a pool in chunks of ``block_tokens``; ``bytes_per_token`` is stored over all ranks of an engine."""
     if bytes_per_token is None:
         return KvOffload()
-    chunk = bytes_per_token * block_tokens
+    pool = offload_chunks(kv_bytes or 0, bytes_per_token, block_tokens)
     if not kv_bytes:
-        return KvOffload(bytes_per_chunk=chunk)
-    return KvOffload(bytes_per_chunk=chunk, chunks=kv_bytes // chunk, tokens=kv_bytes // chunk * block_tokens)
+        return KvOffload(bytes_per_chunk=pool.bytes_per_chunk)
+    return KvOffload(bytes_per_chunk=pool.bytes_per_chunk, chunks=pool.chunks, tokens=pool.tokens)
 
 
 def options(

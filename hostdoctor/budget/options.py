@@ -55,10 +55,10 @@ class Base(Fact, frozen=True, kw_only=True):
 def parse_option(text: str) -> tuple[str, int]:
     """Return GPU and tensor-parallel size of ``h200-141:2`` (``:1`` where left out); raise UsageError for others."""
     name, _, size = text.partition(":")
-    gpu_named(name, "--option")
+    gpu = gpu_named(name, "--option")
     if size and not (size.isascii() and size.isdigit() and 0 < len(size) < 5 and 0 < int(size) <= MAX_TP):
         raise UsageError(f"--option: not GPU:TP: {text[:60]!r}")
-    return name.lower(), int(size or 1)
+    return gpu.name, int(size or 1)
 
 
 def side_by_side(base: Base, need: Need, named: tuple[tuple[str, int], ...]) -> tuple[Option, ...]:

@@ -60,26 +60,28 @@ def _trim(cost: KvCost, pool_bytes: int, requests: int) -> Remedy:
             high = middle - 1
     if not low:
         return Remedy(name="trim-history", text="Trim histories: alone not enough at any length.", tokens=0)
-    return Remedy(name="trim-history", text=f"Trim histories to {low} tokens each: all then fit.", tokens=low)
+    return Remedy(name="trim-history", text=f"Trim histories to {low:,} tokens each: all then fit.", tokens=low)
 
 
 def _lower_precision(cost: KvCost | None, pool_bytes: int, tokens: int, replicas: int) -> Remedy:
     if cost is None:
         return Remedy(name="kv-precision", text="Lower the KV precision further only where long-context tasks hold.")
     held = cost.sessions(pool_bytes, tokens) * replicas
-    text = f"Keep KV in 8 bits (fp8), checked on long-context tasks: {held} requests then fit."
+    text = f"Keep KV in 8 bits (fp8), checked on long-context tasks: {held:,} requests then fit."
     return Remedy(name="kv-precision", text=text, sessions=held)
 
 
 def _cap(cost: KvCost, pool_bytes: int, tokens: int, replicas: int) -> Remedy:
     held = cost.sessions(pool_bytes, tokens) * replicas
-    return Remedy(name="cap-long-sessions", text=f"Cap requests of {tokens} tokens at {held} at once.", sessions=held)
+    return Remedy(
+        name="cap-long-sessions", text=f"Cap requests of {tokens:,} tokens at {held:,} at once.", sessions=held
+    )
 
 
 def _to_ram(cost: KvCost, short_bytes: int, tp: int) -> Remedy:
     size = short_bytes if cost.offload_bytes_per_token == cost.bytes_per_token_per_rank else short_bytes * tp
     text = (
-        f"Only then keep KV of waiting requests in RAM: {-(-size // GIB)} GiB over all ranks and replicas; each return"
-        " then costs time to the first token."
+        f"Only then keep KV of waiting requests in RAM: {-(-size // GIB):,} GiB over all ranks and replicas"
+        " (`hostdoctor budget` says what a host holds); each return then costs time to the first token."
     )
     return Remedy(name="kv-to-ram", text=text, size_bytes=size)

@@ -6,6 +6,8 @@ from hostdoctor.budget.advice import advise
 from hostdoctor.budget.document import BudgetDocument, Weights, document
 from hostdoctor.budget.fit import Largest, judge, largest_kv, largest_weights
 from hostdoctor.budget.growth import Engine, Growth, default_growth
+from hostdoctor.budget.kv import KvOptions, kv_cost
+from hostdoctor.budget.layout import kv_layout
 from hostdoctor.budget.limits import Limit, sglang_limit, shm_limit, total_limits
 from hostdoctor.budget.model_files import layers_of_model
 from hostdoctor.budget.offload import kv_chunks, kv_rounding, options, parse_version, pool_in_shm
@@ -20,7 +22,9 @@ from hostdoctor.budget.rounding import (
     rounding_factor,
 )
 from hostdoctor.diagnosis.api import Ask, gpu_label, in_scope
+from hostdoctor.errors import LayoutError, ParseError, UsageError
 from hostdoctor.facts import Fact, Host
+from hostdoctor.parsers.model_config import model_config
 from hostdoctor.sources.base import Source
 
 GIB = 1 << 30
@@ -82,11 +86,24 @@ def whole_budget(source: Source, host: Host, request: Request) -> tuple[BudgetDo
         kv_gib=request.kv_offload_gib,
         ranks_per_engine=wish.ranks_per_engine,
     )
-    notes = (*told.notes, *_notes(ranks, weights, request, kv_factor, growth))
+    per_token, untold = _kv_bytes_per_token(request, sizes.tp)
+    notes = (*told.notes, *_notes(ranks, weights, request, kv_factor, growth), *untold)
     findings = advise(host, budget, wish, fit, largest, notes)
-    kv = kv_chunks(round(request.kv_offload_gib * GIB), request.kv_bytes_per_token, request.block_tokens)
+    kv = kv_chunks(round(request.kv_offload_gib * GIB), per_token, request.block_tokens)
     shown = (*limits, *((shm,) if shm else ()))
     return document(budget, fit, largest, told, kv, weights, findings, shown, has_plan=request.has_plan), budget
+
+
+def _kv_bytes_per_token(request: Request, tp: int) -> tuple[int | None, tuple[str, ...]]:
+    """Return what an offloaded token takes over all ranks, as stated or by the model's config, and notes on it."""
+    if request.kv_bytes_per_token is not None or request.config is None:
+        return request.kv_bytes_per_token, ()
+    options = KvOptions(tp=tp, block_tokens=request.block_tokens)
+    try:
+        cost = kv_cost(kv_layout(model_config(request.config, request.config_path)), options)
+    except (LayoutError, ParseError, UsageError) as error:
+        return None, (f"the pool in tokens is not known: {error}",)
+    return cost.offload_bytes_per_token, ("tokens are counted at 16 bits (--kv-bytes-per-token states another size)",)
 
 
 def _sizes(request: Request, gpus: int) -> Wish:
@@ -153,9 +170,10 @@ def _largest(
 def _notes(ranks: tuple[Rank, ...], weights: Weights, request: Request, kv_factor: float, growth: Growth) -> list[str]:
     notes = []
     if not ranks:
-        notes.append("no GPU is known: what an engine itself needs is not taken off (--tp, --anon-gib)")
+        notes.append("no GPU is known: what an engine itself needs is not taken off (state --tp)")
     elif request.growth_bytes is None:
-        notes.append(f"{growth.source}: {growth.rank_bytes // GIB} GiB a rank; --anon-gib states a measured figure")
+        grown = f"{growth.rank_bytes // GIB} GiB a rank, {growth.shared_bytes // GIB} GiB beside"
+        notes.append(f"the engine's own memory is an estimate ({grown}): --anon-gib states a measured figure")
     if request.cpu_offload_gib and weights.source == STATED_FACTOR:
         notes.append(f"offloaded weights are counted {WORST_FACTOR:g} times ({STATED_FACTOR})")
     if kv_factor > 1 and request.kv_offload_gib:

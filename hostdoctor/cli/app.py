@@ -22,12 +22,13 @@ COMMANDS = {
     "check": "Survey the host, run the checks, print verdicts: the preflight.",
     "topo": "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives.",
     "explain": "Print one check's documentation.",
-    "budget": "Say how much memory may be pinned on each node, and the offload options that fit.",
     "capture": "Write what the survey reads to one file, for offline use.",
+    "plan": "Plan VRAM, KV cache and concurrency for a model and its traffic.",
+    "budget": "Say how much memory may be pinned on each node, and the offload options that fit.",
     "wrap": "Print or write a launch wrapper that binds a command to the nodes of its GPUs.",
     "run": "Become a command, bound to the nodes of its GPUs.",
-    "plan": "Plan VRAM, KV cache and concurrency for a model and its traffic.",
     "ps": "Print where running processes and their memory are, against their GPUs' nodes.",
+    "measure": "Near against far: memory, drives, copies, measured on this host.",
     "compare": "Compare a workload's results from the near and the far node, p99 with intervals.",
 }
 
@@ -35,16 +36,19 @@ COMMANDS = {
 class LazyGroup(TyperGroup):
     """A group whose commands are imported only when named: start-up time is a feature."""
 
+    names = COMMANDS
+    modules = "hostdoctor.cli."  # what the module's name begins with
+
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the command names in the order of COMMANDS."""
-        return list(COMMANDS)
+        """Return the command names in the order of ``names``."""
+        return list(self.names)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command, imported now, or None when there is no such command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.names:
             return None
-        command = get_command(importlib.import_module(f"hostdoctor.cli.{cmd_name}").app)
-        command.name, command.short_help = cmd_name, COMMANDS[cmd_name]
+        command = get_command(importlib.import_module(f"{self.modules}{cmd_name}").app)
+        command.name, command.short_help = cmd_name, self.names[cmd_name]
         return command
 
 
@@ -52,8 +56,9 @@ app = typer.Typer(
     cls=LazyGroup,
     name="hostdoctor",
     help="Maps each GPU to its NUMA node, PCIe link and shared root complex, and judges the map.",
-    epilog="Exit status: the verdict's for check (0 ok, 1 warning, 2 critical, 3 unknown) and ps (0, 1, 3), else 0; 3"
-    " when nothing could be read, 64 for usage, 70 for a defect of hostdoctor.",
+    epilog="Exit status: check 0 ok, 1 warning, 2 critical, 3 unknown; ps 0, 1, 3; plan and budget 2 when it does not"
+    " fit; wrap and run 2 when the command cannot be bound so, run else the command's own; every command 0 when done,"
+    " 3 when nothing could be read, 64 for usage, 70 for a defect of hostdoctor.",
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -90,6 +95,7 @@ def main() -> None:
 
 def _end_on_signals() -> None:
     """Exit as on Ctrl-C, so that children are ended; a signal that the caller has ignored (nohup) stays so."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a caller has it ignored, nobody learns how a child ended
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
@@ -114,9 +120,8 @@ def _status_of(error: BaseException) -> int:
 
 def _usage(error: typer.TyperException) -> int:
     text = getattr(error, "format_message", lambda: str(error))()
-    name = getattr(getattr(error, "ctx", None), "info_name", None)  # of the command, or of the program itself
-    command = f" {name}" if name in COMMANDS else ""
-    return _say(f"{text} (see hostdoctor{command} --help)", USAGE)
+    path = getattr(getattr(error, "ctx", None), "command_path", "hostdoctor")  # of the command, or the program itself
+    return _say(f"{text} (see {path} --help)", USAGE)
 
 
 def _say(text: str, status: int) -> int:

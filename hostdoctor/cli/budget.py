@@ -16,6 +16,7 @@ from hostdoctor.cli.common import (
     emit,
     gib_bytes,
     open_evidence,
+    some_gpus,
     stated_path,
     survey_host,
     terminal_style,
@@ -25,7 +26,7 @@ from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 MAX_RANKS = 4096
 STATUS = {True: 0, False: 2, None: 3}
@@ -35,7 +36,9 @@ STATUS = {True: 0, False: 2, None: 3}
 def budget(
     from_: FromOption = None,
     format_: Annotated[Literal["text", "json"], typer.Option("--format", help="How to print.")] = "text",
-    gpus: Annotated[str, typer.Option(metavar="GPUS", help="The GPUs of the ranks, in order; all when omitted.")] = "",
+    gpus: Annotated[
+        str, typer.Option(metavar="GPUS", callback=some_gpus, help="The GPUs of the ranks, in order; all when omitted.")
+    ] = "",
     tp: Annotated[int | None, typer.Option("--tp", metavar="N", help="Tensor-parallel size.")] = None,
     pp: Annotated[int | None, typer.Option("--pp", metavar="N", help="Pipeline-parallel size.")] = None,
     dp: Annotated[int | None, typer.Option("--dp", metavar="N", help="Data-parallel engines on this host.")] = None,
@@ -43,7 +46,9 @@ def budget(
     kv_offload_gib: KvOffloadOption = None,
     engine: Annotated[Literal["vllm", "sglang", "lmcache"], typer.Option(help="Whose options to print.")] = "vllm",
     engine_version: Annotated[str, typer.Option(metavar="VERSION", help="Its version: options differ.")] = "",
-    config: Annotated[str, typer.Option(metavar="FILE", help="The model's config.json: exact rounding.")] = "",
+    config: Annotated[
+        str, typer.Option(metavar="FILE", help="The model's config.json or its folder: exact rounding.")
+    ] = "",
     kv_bytes_per_token: Annotated[
         int | None, typer.Option(metavar="BYTES", help="KV bytes of a token over all ranks: gives the pool in tokens.")
     ] = None,
@@ -72,6 +77,7 @@ def budget(
     from hostdoctor.budget.whole import Request, whole_budget
     from hostdoctor.placement.selection import named_gpus
 
+    config = _config_file(config)
     sizes = {
         "--cpu-offload-gib": cpu_offload_gib,
         "--kv-offload-gib": kv_offload_gib,
@@ -153,6 +159,13 @@ def _model_bytes(source: Source, path: str | None) -> int:
     if size is None:
         raise SourceError(f"--model-path: the size of its files cannot be told: {path[:80]!r}")
     return size
+
+
+def _config_file(path: str) -> str:
+    """Return the stated config.json; of a folder, the one in it."""
+    from pathlib import Path
+
+    return str(Path(path) / "config.json") if path and Path(path).is_dir() else path
 
 
 def _config(path: str) -> dict[str, Any] | None:

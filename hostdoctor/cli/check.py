@@ -20,6 +20,7 @@ from hostdoctor.cli.common import (
     gib_bytes,
     listed_words,
     open_evidence,
+    some_gpus,
     stated_path,
     survey_host,
     terminal_style,
@@ -57,7 +58,8 @@ def check(
     fail_on: Annotated[Severity | None, typer.Option(help="Findings below this count as ok.")] = None,
     exit_style: Annotated[ExitStyle, typer.Option(help="What the exit status means.")] = "nagios",
     gpus: Annotated[
-        str, typer.Option(metavar="GPUS", help="Judge only these: indices, UUIDs, addresses, or all.")
+        str,
+        typer.Option(metavar="GPUS", callback=some_gpus, help="Judge only these: indices, UUIDs, addresses, or all."),
     ] = "",
     model_path: Annotated[
         str, typer.Option(metavar="PATH", help="Where the model lies: judge the drives below it.")
@@ -77,6 +79,10 @@ def check(
     show_all: Annotated[
         bool, typer.Option("--all", help="Show every finding, its evidence, and what was skipped.")
     ] = False,
+    measured: Annotated[
+        list[str] | None,
+        typer.Option("--measured", metavar="FILE", help="What hostdoctor measure copy wrote: links under load."),
+    ] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of /etc/hostdoctor/config.toml.")] = None,
     checks_dir: ChecksDirOption = None,
     timeout: TimeoutOption = None,
@@ -104,6 +110,7 @@ def check(
     model = stated_path(source, "--model-path", model_path)
     kv = stated_path(source, "--kv-path", kv_path)
     host = survey_host(source, paths=[path for path in (model, kv) if path])
+    host = _with_measured(host, measured or ())
     named = Ask(gpus=named_gpus(host, gpus))
     sets_of = _tensor_parallel(tp, len(in_scope(host, named)))
     memory = _memory_plan(cpu_offload_gib, kv_offload_gib)
@@ -126,6 +133,19 @@ def _refuse_unknown(config: Path, known: "tuple[Rule, ...]", listed: "Sequence[A
         choose(known, [accept.id for accept in listed], ())
     except UsageError as error:
         raise UsageError(f"{config}: accept: {error}") from None
+
+
+def _with_measured(host: Host, names: "Sequence[str]") -> Host:
+    """Return the host with what files of experiments add; raise UsageError, SourceError or ParseError for a bad one."""
+    if not names:
+        return host
+    import msgspec
+
+    from hostdoctor.sources.texts import read_text_file
+    from hostdoctor.survey.measured import read_measured
+
+    files = [(name, read_text_file("-" if name == "-" else Path(name))) for name in names]
+    return msgspec.structs.replace(host, measured=read_measured(host, files))
 
 
 def _sampled(source: Source, host: Host, seconds: float) -> Host:

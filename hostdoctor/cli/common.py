@@ -49,6 +49,14 @@ KvOffloadOption = Annotated[
 DemoOption = Annotated[bool, typer.Option("--demo", help="Look at the bundled example: an 8-GPU two-socket host.")]
 
 
+def some_gpus(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
+    """Return ``--gpus`` as it is; raise UsageError where it was given empty, as by a variable that is not set."""
+    told_by = context.get_parameter_source(parameter.name or "")
+    if not value.strip() and told_by is not None and told_by.name != "DEFAULT":
+        raise UsageError("--gpus: names no GPU (leave it out, or say all)")
+    return value
+
+
 def emit(text: str, *, exactly: bool = False) -> None:
     """Print on standard output; raise OutputError where that fails, end quietly where nobody reads any more.
 

@@ -4,18 +4,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hostdoctor.cli.common import some_gpus
 from hostdoctor.facts import Fact, Host
 from hostdoctor.placement.model import Arm, Launch, Selection
 from hostdoctor.sources.base import Source
 
 if TYPE_CHECKING:
     from hostdoctor.placement.engines import EngineCommand
+    from hostdoctor.placement.versions import Version
 
+_LARGEST_PART = 9999
 Policy = Literal["auto", "bind", "preferred", "interleave"]
 
 GpusOption = Annotated[
     str,
-    typer.Option(metavar="GPUS", help="Which GPUs the command uses: indices, UUIDs, addresses, or all."),
+    typer.Option(
+        metavar="GPUS", callback=some_gpus, help="Which GPUs the command uses: indices, UUIDs, addresses, or all."
+    ),
 ]
 EngineOption = Annotated[
     str,
@@ -62,7 +67,7 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: fl
     from hostdoctor.placement.engine_version import installed_version
     from hostdoctor.placement.engines import recognise
     from hostdoctor.placement.launching import launch
-    from hostdoctor.placement.selection import select
+    from hostdoctor.placement.selection import first_of, select
     from hostdoctor.placement.versions import asked_version
 
     visible = source.environ("CUDA_VISIBLE_DEVICES")
@@ -73,8 +78,13 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: fl
         environ_devices=visible,
         environ_order=source.environ("CUDA_DEVICE_ORDER"),
     )
-    if visible is not None and not wish.gpus:  # said again, as a wrapper is started from another environment
+    if visible is not None and not wish.gpus.strip():  # said again, as a wrapper is started from another environment
         selection = msgspec.structs.replace(selection, visible_devices=visible)
+    if not wish.gpus and command.gpus_used is not None:
+        selection = first_of(host, selection, command.gpus_used, command.engine)
+    version = asked_version(wish.engine_version) if wish.engine_version else None
+    if version is None and source.is_live:
+        version = installed_version(command, timeout_s)
     binding = bind(
         host,
         selection,
@@ -83,15 +93,14 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: fl
         assume_node=wish.assume_node,
         use_isolated=wish.use_isolated,
         extra_processes=max(0, (command.api_servers or 1) - 1) + max(0, (command.data_parallel or 1) - 1),
-        fits=_fits(source, host, selection, command) if wish.policy == "auto" else {},
+        fits=_fits(source, host, selection, command, version) if wish.policy == "auto" else {},
     )
-    version = asked_version(wish.engine_version) if wish.engine_version else None
-    if version is None and source.is_live:
-        version = installed_version(command, timeout_s)
     return launch(binding, command, version=version, nics=wish.nics)
 
 
-def _fits(source: Source, host: Host, selection: Selection, command: "EngineCommand") -> dict[int, bool | None]:
+def _fits(
+    source: Source, host: Host, selection: Selection, command: "EngineCommand", version: "Version | None"
+) -> dict[int, bool | None]:
     """Return which nodes have room for the command, by what its options and its engine are known to take."""
     from hostdoctor.budget.growth import ENGINES
     from hostdoctor.budget.room import nodes_with_room
@@ -101,10 +110,12 @@ def _fits(source: Source, host: Host, selection: Selection, command: "EngineComm
     if engine is None:
         need = Request(positions=selection.gpus, growth_bytes=0)
         return nodes_with_room(source, host, need, need_known=False)
-    agreed = command.gpus_used == len(selection.gpus)
+    used = command.gpus_used
+    agreed = used is not None and used <= len(selection.gpus)
     need = Request(
-        positions=selection.gpus,
+        positions=selection.gpus[:used] if agreed else selection.gpus,
         engine=engine,
+        engine_version=_plain(version),
         tp=command.tensor_parallel if agreed else None,
         pp=command.pipeline_parallel if agreed else None,
         dp=command.data_parallel if agreed else None,
@@ -112,7 +123,14 @@ def _fits(source: Source, host: Host, selection: Selection, command: "EngineComm
         kv_offload_gib=command.kv_offload_gib or 0.0,
         api_servers=command.api_servers or 1,
     )
-    return nodes_with_room(source, host, need, need_known=True)
+    return nodes_with_room(source, host, need, need_known=agreed and command.memory_told)
+
+
+def _plain(version: "Version | None") -> str:
+    """Return a version as ``budget --engine-version`` takes it."""
+    if version is None or max(version.release) > _LARGEST_PART:
+        return ""
+    return ".".join(map(str, (*version.release, 0)[:3]))
 
 
 def warnings_of(launch: Launch) -> list[str]:

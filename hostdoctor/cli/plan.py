@@ -26,7 +26,7 @@ from hostdoctor.cli.common import (
 )
 from hostdoctor.errors import LayoutError, UsageError
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 GIB = 1 << 30
 MAX_GIB = 1 << 20

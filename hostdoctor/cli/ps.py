@@ -10,6 +10,7 @@ from hostdoctor.cli.common import (
     TimeoutOption,
     emit,
     open_evidence,
+    some_gpus,
     survey_host,
     terminal_style,
     timeout_of,
@@ -19,7 +20,7 @@ from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import Gap, Gpu, Host, Process
 from hostdoctor.sources.base import Source
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 OK, WARNING, UNKNOWN = 0, 1, 3
 HELP = (
@@ -37,7 +38,9 @@ def ps(
     gpus: Annotated[
         str,
         typer.Option(
-            metavar="GPUS", help="Processes on these GPUs only; with --pid, the GPUs that they are meant for."
+            metavar="GPUS",
+            callback=some_gpus,
+            help="Processes on these GPUs only; with --pid, the GPUs that they are meant for.",
         ),
     ] = "",
     node: Annotated[
@@ -78,6 +81,8 @@ def look(source: Source, host: Host, pids: Sequence[int], gpus: str, node: int |
         raise SourceError("ps: only the running host has processes")
     if node is not None and node not in (record.id for record in host.numa_nodes):
         raise UsageError(f"--node: no NUMA node {node} here")
+    if node is not None and not any(record.cpus for record in host.numa_nodes if record.id == node):
+        raise UsageError(f"--node: NUMA node {node} has no CPUs for a process to run on")
     positions = named_gpus(host, gpus)
     meant = () if positions is None else tuple(_index(host.gpus[i]) for i in positions)
     users, unknown = gpu_users(source)

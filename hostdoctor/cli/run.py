@@ -1,9 +1,13 @@
 """``hostdoctor run``: become the command, bound."""
 
+import contextlib
+import errno
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NoReturn
 
 import typer
@@ -27,10 +31,11 @@ from hostdoctor.cli.placing import (
 from hostdoctor.errors import PlacementError
 from hostdoctor.placement.model import Launch
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as a shell says it
 STRICT = "HOSTDOCTOR_STRICT"
+_LOOKED_AT_BYTES = 80  # as bash tells a program for another machine from a script
 
 
 @app.command(
@@ -71,7 +76,7 @@ def _become(launch: Launch) -> NoReturn:
     if launch.rank_commands:
         raise PlacementError(
             f"the GPUs span nodes ({_ranks(launch)}) and one bind of the whole command would be wrong for some:"
-            " start one `hostdoctor run --gpus N` a rank, or see `hostdoctor wrap`"
+            " start one `hostdoctor run --gpus N` a rank, see `hostdoctor wrap`, or name the engine (--engine)"
         )
     _say(_bound(launch) if launch.outer else _left_to_engine(launch))
     _exec(launch.argv, os.environ | launch.environment)
@@ -100,7 +105,8 @@ def _ranks(launch: Launch) -> str:
 def _say(text: str) -> None:
     from hostdoctor.outputs.words import printable
 
-    typer.echo(f"hostdoctor: {printable(text)}", err=True)
+    with contextlib.suppress(OSError):  # a full disk below standard error keeps no service from starting
+        typer.echo(f"hostdoctor: {printable(text)}", err=True)
 
 
 def _exec(argv: tuple[str, ...], environment: Mapping[str, str]) -> NoReturn:
@@ -111,7 +117,7 @@ def _exec(argv: tuple[str, ...], environment: Mapping[str, str]) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)  # Python ignores them, and exec would hand that on
     sys.stdout.flush()
     try:
-        os.execvpe(argv[0], argv, environment)
+        _execute(argv, environment)
     except OSError as error:
         _say(f"{argv[0]}: {(error.strerror or 'cannot be started').lower()}")
         missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
@@ -119,3 +125,19 @@ def _exec(argv: tuple[str, ...], environment: Mapping[str, str]) -> NoReturn:
     except ValueError as error:  # a NUL
         _say(f"{argv[0]!r}: {error}")
         raise SystemExit(NOT_EXECUTABLE) from None
+
+
+def _execute(argv: tuple[str, ...], environment: Mapping[str, str]) -> NoReturn:
+    """Become a program; a script without a first line that names its interpreter is sh's, as execvp(3) has it."""
+    try:
+        os.execvpe(argv[0], argv, environment)
+    except OSError as error:
+        path = shutil.which(argv[0]) if error.errno == errno.ENOEXEC else None
+        if path is None or not _is_text(path):
+            raise
+        os.execve("/bin/sh", ("/bin/sh", path, *argv[1:]), environment)
+
+
+def _is_text(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        return b"\0" not in file.read(_LOOKED_AT_BYTES)

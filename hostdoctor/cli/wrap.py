@@ -31,11 +31,14 @@ from hostdoctor.cli.placing import (
     place,
     warnings_of,
 )
+from hostdoctor.errors import UsageError
 from hostdoctor.facts import Host
 from hostdoctor.placement.emitting import SCRIPTS, Container, Form, Made, render, write
 from hostdoctor.placement.model import Launch
 
-app = typer.Typer()
+_CONTAINERS: tuple[Form, ...] = ("docker", "compose", "k8s")
+
+app = typer.Typer(add_completion=False)
 
 
 @app.command(
@@ -67,6 +70,7 @@ def wrap(
     demo: DemoOption = False,
 ) -> None:
     """Survey, place, and print the wrapper; warnings go to standard error too."""
+    container = _container(form, image, memory_gib, shm_gib)
     limit_s = timeout_of(timeout, quick=quick)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     host = survey_host(source)
@@ -81,13 +85,25 @@ def wrap(
         nics=nics,
     )
     launch = place(source, host, wish, command, limit_s)
-    container = Container(image=image or None, memory_gib=memory_gib, shm_gib=shm_gib)
     text = render(launch, form, made=_made(host), container=container)
     if output is None:
         emit(text, exactly=True)
     else:
         write(output, text, executable=form in SCRIPTS, force=force)
     _warn(launch)
+
+
+def _container(form: Form, image: str, memory_gib: int | None, shm_gib: int | None) -> Container:
+    """Return what was said of the container; raise UsageError where the form has no place for it."""
+    given = {
+        "--image": (image, _CONTAINERS),
+        "--memory-gib": (memory_gib, ("k8s",)),
+        "--shm-gib": (shm_gib, _CONTAINERS),
+    }
+    for option, (value, forms) in given.items():
+        if value and form not in forms:
+            raise UsageError(f"{option}: nothing that --as {form} could say (it is for {', '.join(forms)})")
+    return Container(image=image or None, memory_gib=memory_gib, shm_gib=shm_gib)
 
 
 def _made(host: Host) -> Made:

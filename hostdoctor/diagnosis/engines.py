@@ -4,6 +4,7 @@ from hostdoctor.diagnosis.subjects import cpuset, online_cpus
 from hostdoctor.facts import Fact, Host, Process
 from hostdoctor.facts.processes import is_monitor
 
+ISOLATED = ("cpu.isolated", "cpu.nohz_full")  # `hostdoctor run` leaves them out of a node
 CORES_EACH = 2  # with one more for each GPU: the documented minimum of vLLM, as HD115 has it
 
 
@@ -44,7 +45,10 @@ def bound_engines(host: Host) -> tuple[Engine, ...]:
 
 
 def shared_by_design(host: Host, a: Engine, b: Engine) -> bool:
-    """Tell whether two engines are bound to whole nodes, or share their pods' pool, with cores enough for both."""
+    """Tell whether two engines are bound to whole nodes, or share their pods' pool, with cores enough for both.
+
+    A node is whole with or without its isolated CPUs.
+    """
     pooled = a.cpus == b.cpus and all("kubepods" in (engine.workers[0].cgroup or "") for engine in (a, b))
     if not pooled and not (_is_whole_nodes(host, a.cpus) and _is_whole_nodes(host, b.cpus)):
         return False
@@ -54,9 +58,10 @@ def shared_by_design(host: Host, a: Engine, b: Engine) -> bool:
 
 def _is_whole_nodes(host: Host, cpus: frozenset[int]) -> bool:
     allowed = cpuset(host.allowed.cpus)
+    isolated = frozenset[int]().union(*(cpuset(host.settings.get(name)) or () for name in ISOLATED))
     sets = [cpuset(node.cpus) or frozenset() for node in host.numa_nodes]
     usable = [own & allowed if allowed else own for own in sets]
-    return bool(usable) and all(own <= cpus or not own & cpus for own in usable)
+    return bool(usable) and all(own - isolated <= cpus or not own & cpus for own in usable)
 
 
 def _cores(host: Host, cpus: frozenset[int]) -> int:

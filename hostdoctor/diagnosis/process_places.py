@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from hostdoctor.diagnosis.needs import cpu_nodes
+from hostdoctor.diagnosis.needs import cpu_nodes, node_known
+from hostdoctor.diagnosis.nodes import distances_to, lacks, usable_nodes
 from hostdoctor.diagnosis.subjects import cpuset, near_nodes, nodes_by_id
-from hostdoctor.facts import SCHEMA_VERSION, Fact, Gap, Gpu, Host, Process, ProcessMemory
+from hostdoctor.facts import SCHEMA_VERSION, Fact, Gap, Gpu, Host, NumaNode, Process, ProcessMemory
 from hostdoctor.facts.processes import is_monitor
 from hostdoctor.parsers.cpulist import format_cpulist
 
@@ -28,7 +29,7 @@ MIGRATE = (
 class Placement(Fact, frozen=True, kw_only=True):
     """A process against the nodes that it should be on. Shares are 0 to 1, None when not known.
 
-    ``nodes`` are the CPU nodes near its GPUs, or those that were named. ``local_share`` is of all its memory,
+    ``nodes`` are the home nodes of its GPUs, or those that were named. ``local_share`` is of all its memory,
     ``shared_local_share`` of pinned and other shared memory. ``reasons`` say why the verdict is what it is.
     """
 
@@ -55,11 +56,37 @@ def gpus_of(host: Host, process: Process) -> tuple[Gpu, ...]:
 
 
 def nodes_of(host: Host, process: Process) -> tuple[int, ...]:
-    """Return the CPU nodes near a process' GPUs; ``()`` while one of them is not known."""
-    near = [near_nodes(gpu) for gpu in gpus_of(host, process)]
-    if not all(near) or len(near) < len(process.gpus):
+    """Return the nodes that are home to a process' GPUs; ``()`` while that of one is not known."""
+    homes = [home_nodes(host, gpu) for gpu in gpus_of(host, process)]
+    if not all(homes) or len(homes) < len(process.gpus):
         return ()
-    return tuple(sorted({node for nodes in near for node in nodes}))
+    return tuple(sorted({node for nodes in homes for node in nodes}))
+
+
+def home_nodes(host: Host, gpu: Gpu) -> tuple[int, ...]:
+    """Return the near nodes of a GPU that a process can live on, else the nearest such nodes; ``()`` when not known.
+
+    A list of all nodes says only that nobody knows. A node without CPUs or without memory is nobody's home.
+    """
+    if gpu.numa_nodes and not node_known(host, gpu):
+        return ()
+    records = nodes_by_id(host)
+    near = [records.get(node, NumaNode(id=node)) for node in near_nodes(gpu)]
+    whole = tuple(node.id for node in near if not lacks(node))
+    return whole if whole or not near else _nearest(host, near[0])
+
+
+def _nearest(host: Host, lacking: NumaNode) -> tuple[int, ...]:
+    told = distances_to(lacking, usable_nodes(host))
+    if len(told) < 2:
+        return tuple(told)
+    least = next(iter(told.values()))
+    return () if None in told.values() else tuple(node for node, distance in told.items() if distance == least)
+
+
+def _spans(host: Host, process: Process) -> bool:
+    """Tell whether a process' GPUs have different homes; one GPU near two nodes has both."""
+    return len({home_nodes(host, gpu) for gpu in gpus_of(host, process)}) > 1
 
 
 def local_nodes(host: Host, process: Process, nodes: Iterable[int]) -> frozenset[int]:
@@ -110,7 +137,7 @@ def place(host: Host, process: Process, named: tuple[int, ...] = (), why: str | 
 
 def _verdict(host: Host, known: Placement, local: frozenset[int], why: str | None) -> tuple[Verdict, tuple[str, ...]]:
     process = known.process
-    settled = _not_to_judge(host, known)
+    settled = _not_to_judge(host, known, spans=len(known.nodes) > 1 and _spans(host, process))
     if settled is not None:
         return settled
     far = _far_memory(process.memory, local)
@@ -124,7 +151,7 @@ def _verdict(host: Host, known: Placement, local: frozenset[int], why: str | Non
     return "ok", ()
 
 
-def _not_to_judge(host: Host, known: Placement) -> tuple[Verdict, tuple[str, ...]] | None:
+def _not_to_judge(host: Host, known: Placement, *, spans: bool) -> tuple[Verdict, tuple[str, ...]] | None:
     """Return the verdict on what has no one right place, or whose right place is not known."""
     process = known.process
     if len(cpu_nodes(host)) == 1:
@@ -135,7 +162,7 @@ def _not_to_judge(host: Host, known: Placement) -> tuple[Verdict, tuple[str, ...
         return "unknown", ("it uses no GPU that the driver lists: name its GPUs (--gpus) or node (--node)",)
     if not known.nodes:
         return "unknown", ("the NUMA node of its GPUs is not known",)
-    if len(known.nodes) > 1:
+    if spans:
         listed = format_cpulist(known.nodes)
         return "spans-nodes", (f"its GPUs are on nodes {listed}: each rank's memory belongs on its own GPU's node",)
     return None
@@ -169,13 +196,14 @@ def far_nodes(sizes: Mapping[int, int], local: frozenset[int]) -> tuple[int, ...
     return tuple(sorted(node for node, size in sizes.items() if size and node not in local))
 
 
-def remedy_text(process: Process, near: int, far: tuple[int, ...]) -> str:
-    """Return how to bring a process and its memory to a node, and what each way cannot do."""
+def remedy_text(process: Process, near: tuple[int, ...], far: tuple[int, ...]) -> str:
+    """Return how to bring a process and its memory to its nodes, and what each way cannot do."""
+    home = format_cpulist(near)
     how = f"`hostdoctor run --gpus {','.join(map(str, process.gpus))} -- …`, or " if process.gpus else ""
-    text = RESTART.format(how=f"{how}`numactl --cpunodebind={near} --membind={near} …`")
-    return text + (MIGRATE.format(pid=process.pid, far=format_cpulist(far), near=near) if far else "")
+    text = RESTART.format(how=f"{how}`numactl --cpunodebind={home} --membind={home} …`")
+    return text + (MIGRATE.format(pid=process.pid, far=format_cpulist(far), near=home) if far else "")
 
 
 def _remedy(known: Placement, local: frozenset[int]) -> str:
     far = far_nodes(_sizes(known.process.memory, "anon", "shared"), local)
-    return remedy_text(known.process, known.nodes[0], far)
+    return remedy_text(known.process, known.nodes, far)

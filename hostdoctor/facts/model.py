@@ -389,6 +389,33 @@ class Sample(Fact, frozen=True, kw_only=True):
     after: dict[str, int]
 
 
+class LinkReading(Fact, frozen=True, kw_only=True):
+    """A PCIe function's link as sysfs showed it while large copies ran: how many readings showed which speed and width.
+
+    The keys are GT/s and lanes as text (``"32"``, ``"16"``).
+    """
+
+    bdf: str
+    readings: int
+    speeds_gts: dict[str, int] = {}
+    widths_lanes: dict[str, int] = {}
+
+
+class MeasuredLink(Fact, frozen=True, kw_only=True):
+    """A GPU's path during copies that ``measure copy`` made: in which file that stands, and when it was taken."""
+
+    file: str
+    taken_at: str
+    gpu_bdf: str
+    links: tuple[LinkReading, ...] = ()
+
+
+class Measured(Fact, frozen=True, kw_only=True):
+    """What files that ``measure`` wrote add to the survey (``--measured``)."""
+
+    links: tuple[MeasuredLink, ...] = ()
+
+
 class Host(Fact, frozen=True, kw_only=True):
     """Everything that one survey established. ``settings`` maps sysctl-like names to the text the kernel showed.
 
@@ -420,3 +447,4 @@ class Host(Fact, frozen=True, kw_only=True):
     memory: HostMemory = HostMemory()
     memory_groups: tuple[MemoryGroup, ...] = ()
     processes: tuple[Process, ...] = ()
+    measured: Measured = Measured()

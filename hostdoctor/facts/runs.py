@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from hostdoctor.facts.base import Fact
+from hostdoctor.facts import Fact
 
 Tool = Literal["vllm bench serve", "sglang bench serving", "guidellm", "aiperf", "hostdoctor", "console table"]
 RUN_DOCUMENT = "hostdoctor-run"  # the value of ``kind`` in such a document

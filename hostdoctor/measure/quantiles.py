@@ -135,3 +135,10 @@ def _widened_ranks(count: int, p: float, factor: float) -> tuple[int, int]:
     """Return the ranks of the normal approximation, widened; beyond 0 or ``count`` where a side has no bound."""
     width = t_quantile(1 - _TAIL, BATCHES - 1) * math.sqrt(count * p * (1 - p) * factor)
     return math.floor(count * p - width), math.ceil(count * p + width) + 1
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """Return the smallest sample that at least this share (0 to 1) of the samples does not exceed; None without any."""
+    if not values:
+        return None
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

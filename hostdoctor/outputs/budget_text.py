@@ -10,7 +10,7 @@ from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import host_words, plural, printable
 
 BAR = 60
-LEGEND = "# in use and kernel, a engine's growth, c page cache, r reserve, W weights, K KV cache, . free"
+LEGEND = "#=in use and kernel a=engine's growth c=page cache r=reserve W=weights K=KV cache .=free"
 _WORD = {True: "FITS", False: "DOES NOT FIT", None: "NOT KNOWN"}
 _TONE = {True: "ok", False: "critical", None: "unknown"}
 
@@ -22,6 +22,7 @@ def render_budget(host: Host, budget: Budget, told: BudgetDocument, style: Style
         lines += _node(node)
     if any(node.memory_bytes for node in budget.nodes):
         lines += [f"  {LEGEND}", ""]
+    lines += _taken(host)
     lines += _shares(told)
     lines += _limits(told)
     lines += _options(told)
@@ -75,6 +76,17 @@ def _bar(node: NodeBudget) -> str:
         least = len(bar) + (size > 0)  # a part that is there is seen
         bar += letter * (max(least, round(end * BAR / total)) - len(bar))
     return bar[:BAR].ljust(BAR, ".")
+
+
+def _taken(host: Host) -> Iterator[str]:
+    """Say what is pinned or reserved already; neither is in what is available."""
+    found = [f"pinned now {size_words(host.memory.pinned_bytes)}"] if host.memory.pinned_bytes else []
+    for node in host.numa_nodes:
+        pages = sum(pool.size_bytes * pool.total for pool in node.hugepages)
+        found += [f"node {node.id} huge pages {size_words(pages)}"] if pages else []
+    if found:
+        yield f"  Taken already: {', '.join(found)}"
+        yield ""
 
 
 def _shares(told: BudgetDocument) -> Iterator[str]:

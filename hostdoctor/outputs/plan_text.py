@@ -34,7 +34,13 @@ def _headline(plan: Plan, style: Style) -> str:
     ]
     model = printable(plan.model_type or "stated KV") if plan.config or plan.kv.bytes_per_token_total else "no model"
     gpus = f"{plural(plan.tp, 'GPU')} ({printable(plan.gpu or 'memory not known')})"
-    return f"{style.paint(word, colour)}  {model} on {gpus} a replica"
+    return f"{style.paint(word, colour)}{_but(plan)}  {model} on {gpus} a replica"
+
+
+def _but(plan: Plan) -> str:
+    """Say of a plan that fits which day it is not for: the verdict judges the normal and the long one."""
+    bad = plan.replicas and any(fit.fits is False for fit in plan.profiles if fit.name == "bad-day")
+    return " but for a bad day" if plan.fits and bad else ""
 
 
 def _memory(plan: Plan) -> Iterator[str]:
@@ -49,16 +55,30 @@ def _memory(plan: Plan) -> Iterator[str]:
         told = ", ".join(f"{name} {gib(size)}" for name, size in parts if size is not None)
         yield f"Each GPU, {gib(vram.gpu_bytes)}: {told}"
         if vram.short_bytes:
-            yield f"  too small by {gib(vram.short_bytes)}: more GPUs a replica (--tp) or smaller weights"
+            yield f"  too small by {gib(vram.short_bytes)}: {_larger(plan)}"
         if vram.planned_kv_bytes is not None:
             taken, left = gib(vram.planned_kv_bytes), gib(vram.batch_room_bytes)
-            yield f"  of the KV the planned requests take {taken}; {left} are left for the batch"
+            yield f"  of the KV {_judged(plan)} take {taken}; {left} are left for the batch"
     if kv.bytes_per_token_per_rank is not None:
         total = "" if plan.tp == 1 else f", {kv.bytes_per_token_total:,} B on all"
         state = f", and up to {kv.state_bytes_per_sequence:,} B a sequence" if kv.state_bytes_per_sequence else ""
         named = f" in {kv.kv_dtype}" if kv.kv_dtype else ""
         each = f"{kv.bytes_per_token_per_rank:,} B a token on each GPU"
         yield f"KV{named}: {each}{total}{state}; blocks of {kv.block_tokens}"
+
+
+def _larger(plan: Plan) -> str:
+    """Return what could make room; the reserve alone only where it is larger than what lacks."""
+    vram = plan.vram
+    if (vram.reserve_bytes or 0) > (vram.short_bytes or 0):
+        return "more GPUs a replica (--tp), smaller weights, or a smaller reserve (--reserve-percent)"
+    return "more GPUs a replica (--tp) or smaller weights"
+
+
+def _judged(plan: Plan) -> str:
+    """Return whose planned requests the split shows: the long dialogue's where they are known."""
+    known = {fit.name for fit in plan.profiles if fit.session_bytes is not None and fit.planned_requests is not None}
+    return "long dialogues" if "long" in known else "normal requests"
 
 
 def _table(plan: Plan, *, show_all: bool) -> Iterator[str]:
@@ -118,22 +138,31 @@ def _fit_words(fit: Fit, limit: int | None) -> str:
 
 
 def _alive(plan: Plan) -> Iterator[str]:
-    if plan.alive_kv_bytes is not None:
-        held = f"{plan.traffic.sessions:,} sessions alive hold {gib(plan.alive_kv_bytes)} of KV"
-        yield f"  {held}, {gib(plan.vram.kv_bytes)} a replica: what does not fit is computed again when they go on"
+    if plan.alive_kv_bytes is None:
+        return
+    where = "" if plan.tp == 1 else " on each rank"
+    held = f"{plan.traffic.sessions:,} sessions alive would hold {gib(plan.alive_kv_bytes)} of KV{where}"
+    if plan.vram.kv_bytes is None:
+        yield f"  {held}"
+        return
+    engines = plan.replicas or 1
+    room = plan.vram.kv_bytes * engines
+    rest = "all of it stays" if room >= plan.alive_kv_bytes else "what does not fit is computed again when they go on"
+    yield f"  {held}, {plural(engines, 'replica')} {'has' if engines == 1 else 'have'} {gib(room)}: {rest}"
 
 
 def _remedies(plan: Plan, style: Style) -> list[str]:
     if not plan.remedies:
         return []
     where = "on one replica" if plan.replicas is None else f"on {plural(plan.replicas, 'replica')}"
-    lines = [f"KV is what does not fit {where}. In this order:"]
+    day = next((f", {_DAYS[fit.name]}" for fit in plan.profiles if fit.short_bytes), "")
+    lines = [f"KV is what does not fit {where}{day}. In this order:"]
     return lines + [style.wrap(f"{at}. {remedy.text}", "  ", "     ") for at, remedy in enumerate(plan.remedies, 1)]
 
 
 def _missing(plan: Plan, style: Style, room: int | None) -> list[str]:
     if not plan.missing:
-        return ["Every figure of a finished check is there."]
+        return ["No figure is missing."]
     shown = plan.missing if room is None else plan.missing[: max(1, room - 2)]
     lines = [f"Not finished, {plural(len(plan.missing), 'figure')} missing:"]
     lines += [style.wrap(f"- {printable(text)}", "  ", "    ") for text in shown]

@@ -1,4 +1,4 @@
-"""Hosts, reports, plans and comparisons as JSON, by the shipped schemas."""
+"""Documents as JSON, by the shipped schemas."""
 
 import msgspec
 

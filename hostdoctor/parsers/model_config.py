@@ -29,14 +29,20 @@ class ModelConfig(Fact, frozen=True, kw_only=True):
 
 def parse_model_config(text: str, source: str) -> ModelConfig:
     """Return what the text says; raise ParseError for anything but a JSON object that describes a model."""
-    whole = _object(text, source)
+    return model_config(_object(text, source), source)
+
+
+def model_config(whole: dict[str, Any], source: str) -> ModelConfig:
+    """Return what a config's object says; raise ParseError where it describes no model."""
     nested = whole.get("text_config")
     if nested is not None and not isinstance(nested, dict):
         raise ParseError(source, 0, "text_config", "not an object")
     fields: dict[str, Any] = nested or whole
     model_type = _text(fields.get("model_type")) or _text(whole.get("model_type"))
     if model_type is None and "num_hidden_layers" not in fields:
-        raise ParseError(source, 0, text[:60], "no model_type and no num_hidden_layers: not a model's config.json")
+        raise ParseError(
+            source, 0, ", ".join(whole)[:60], "no model_type and no num_hidden_layers: not a model's config.json"
+        )
     names = whole.get("architectures")
     return ModelConfig(
         source=source,

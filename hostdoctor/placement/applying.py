@@ -3,6 +3,7 @@
 The affinity and the memory policy of a task survive execve(2): sched_setaffinity(2), set_mempolicy(2).
 """
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -58,9 +59,8 @@ def apply_best(ways: Iterable[Step], *, strict: bool) -> Applied:
     """
     refused: list[tuple[Tier, str]] = []
     for way in ways:
-        reason = _try_in_child(way)
+        reason = _try_in_child(way) or _applied(way)
         if reason is None:
-            _apply(way)
             return Applied(step=way, refused=tuple(refused))
         if strict:
             raise PlacementError(f"cannot bind as asked ({describe(way)}): {reason}")
@@ -100,7 +100,7 @@ def _answer(step: Step, writing: int) -> None:  # pragma: no cover  the child
         _apply(step)
         reason = _why_narrower(step)
     except OSError as error:
-        reason = f"{error.filename or 'the kernel'}: {error.strerror}"
+        reason = _refusal(error)
     os.write(writing, reason.encode())
     os._exit(0)
 
@@ -113,15 +113,31 @@ def _why_narrower(step: Step) -> str:
     return "the kernel gave fewer CPUs than asked for (cpuset)" if missing else ""
 
 
+def _applied(step: Step) -> str | None:
+    """Bind this process; return why not where the cpuset was narrowed since the trial, with nothing bound."""
+    before = os.sched_getaffinity(0)
+    try:
+        _apply(step)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, before)
+        return _refusal(error)
+    return None
+
+
+def _refusal(error: OSError) -> str:
+    return f"{error.filename or 'the kernel'}: {error.strerror}"
+
+
 def _apply(step: Step) -> None:
-    """Bind this process; raise OSError with the call's name as its file name."""
-    if step.policy is not None:
-        _set_mempolicy(step.policy, step.mems)
+    """Bind this process, its memory last; raise OSError with the call's name as its file name."""
     if step.cpus is not None:
         try:
             os.sched_setaffinity(0, parse_cpulist(step.cpus))
         except OSError as error:
             raise OSError(error.errno, os.strerror(error.errno or 0), "sched_setaffinity") from error
+    if step.policy is not None:
+        _set_mempolicy(step.policy, step.mems)
 
 
 def _set_mempolicy(policy: MemoryPolicy, mems: tuple[int, ...]) -> None:

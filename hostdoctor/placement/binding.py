@@ -5,6 +5,7 @@ from typing import Literal
 
 from hostdoctor.diagnosis.cores import core_threads, count_cores, second_threads, wanted_cores
 from hostdoctor.diagnosis.disagreements import placements, quoted
+from hostdoctor.diagnosis.engines import ISOLATED
 from hostdoctor.diagnosis.paths import is_c2c
 from hostdoctor.diagnosis.subjects import nodes_by_id, online_cpus
 from hostdoctor.errors import PlacementError
@@ -14,7 +15,7 @@ from hostdoctor.placement.affinity import with_near_cpus
 from hostdoctor.placement.model import Arm, Binding, MemoryPolicy, Rank, Reason, Selection
 from hostdoctor.placement.nics import NearestNics, nearest_nics
 from hostdoctor.placement.nodes import Place, far_places, near_places
-from hostdoctor.placement.reach import ISOLATED, Reach, reach_of
+from hostdoctor.placement.reach import Reach, reach_of
 
 PolicyAsked = Literal["auto", "bind", "preferred", "interleave"]
 
@@ -188,8 +189,10 @@ def _cores(host: Host, cpus: frozenset[int], reach: Reach, wanted: int) -> Cores
 
 
 def _guesses(nodes: Iterable[int]) -> Iterable[str]:
-    for i in sorted(nodes):
-        yield f"CPUs of node {i} are known from its GPUs alone, its memory is not (numactl --hardware tells both)"
+    ids = sorted(nodes)
+    if ids:
+        those = f"CPUs of node{'s' if len(ids) > 1 else ''} {format_cpulist(ids)}"
+        yield f"{those} are known from GPUs alone, the memory there is not (numactl --hardware tells both)"
 
 
 def _cpu_reasons(host: Host, nodes: Iterable[int], reach: Reach, guessed: frozenset[int]) -> Iterable[Reason]:

@@ -15,6 +15,7 @@ _POLICY_OPTIONS = {
     "interleave": ("-i", "--interleave"),
 }
 _MEMORY_OPTIONS = ("-m", "-p", "-P", "-i", "-w", "-l", "--membind", "--preferred", "--preferred-many", "--interleave")
+_OTHER_BINDERS = ("hwloc-bind", "likwid-pin", "likwid-mpirun", "dplace", "omplace")
 _MORE_MEMORY_OPTIONS = ("--weighted-interleave", "--localalloc")
 
 
@@ -47,20 +48,28 @@ def _refuse_elsewhere(command: EngineCommand) -> None:
 
 
 def _refuse_hidden_binders(command: EngineCommand) -> None:
-    """Refuse numactl or taskset between a runner and the engine, or among the words of a command not recognised."""
-    first = command.prefix.program + 1
+    """Refuse other binders between a runner and the engine, among the words of a command not recognised, in strings."""
+    first, strings = command.prefix.program, command.strings
     words = command.argv[first : command.program] if command.recognised else command.argv[first:]
-    followed = zip(words, (*words[1:], ""), strict=False)  # no words, nothing follows
-    for word, next_word in followed:
-        if basename(word) in BINDERS and next_word.startswith("-"):
+    for word, next_word in (*pairwise((*words, "")), *pairwise((*strings, ""))):
+        if _binds(basename(word), next_word):
             raise PlacementError(f"the command already has {basename(word)}: remove it and its options")
+    for word in strings:
+        if word.startswith(("--numa-bind", "--numa-node")):
+            raise PlacementError(f"the command already tells its engine how to bind ({word}): remove these options")
+
+
+def _binds(name: str, next_word: str) -> bool:
+    if name in _OTHER_BINDERS:
+        return True
+    return name in BINDERS and (next_word.startswith("-") or (name == "taskset" and next_word[:1].isdigit()))
 
 
 # --- GPUs ---
 
 
 def _refuse_devices(command: EngineCommand, binding: Binding) -> None:
-    told = command.prefix.environment
+    told = command.prefix.environment | _told_in_strings(command)
     named = told.get("CUDA_VISIBLE_DEVICES")
     if named is not None and _devices(named) not in _same_devices(binding):
         raise PlacementError(
@@ -73,6 +82,14 @@ def _refuse_devices(command: EngineCommand, binding: Binding) -> None:
         )
     if binding.selection.visible_devices is not None or binding.spans:
         _refuse_device_options(command)
+
+
+def _told_in_strings(command: EngineCommand) -> dict[str, str]:
+    """Return the variables of CUDA that a shell string sets, and those that a runner's own option does."""
+    between = command.argv[command.prefix.program : command.program] if command.runner else ()
+    words = (*(word.rpartition("env=")[2] if word.startswith("-") else word for word in between), *command.strings)
+    pairs = (word.partition("=") for word in words if word.startswith(("CUDA_VISIBLE_DEVICES=", "CUDA_DEVICE_ORDER=")))
+    return {name: value.strip("\"'") for name, _, value in pairs}
 
 
 def _refuse_device_options(command: EngineCommand) -> None:

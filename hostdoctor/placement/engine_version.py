@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hostdoctor.placement.engines import EngineCommand
 from hostdoctor.placement.model import EngineName
+from hostdoctor.placement.prefixes import RAISERS
 from hostdoctor.placement.versions import Version, parse_version
 from hostdoctor.placement.words import basename
 
@@ -41,7 +42,7 @@ def installed_version(command: EngineCommand, timeout_s: float) -> Version | Non
 
 def _python(command: EngineCommand) -> tuple[str, ...] | None:
     """Return the interpreter that runs the engine: named in the command line or in its program's first line."""
-    if command.runner is not None or "PATH" in command.prefix.environment or "sudo" in command.prefix.names:
+    if command.runner is not None or "PATH" in command.prefix.environment or set(RAISERS) & set(command.prefix.names):
         return None
     program = shutil.which(command.argv[command.program])
     if program is None:

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple, cast, get_args
 
 from hostdoctor.errors import UsageError
 from hostdoctor.facts import Fact
 from hostdoctor.placement.model import EngineName
 from hostdoctor.placement.prefixes import Prefix, is_assignment, read_prefix
-from hostdoctor.placement.words import Options, basename, decimal, read_options, whole
+from hostdoctor.placement.words import Options, basename, decimal, read_options, skip_options, whole
 
 ENGINE_NAMES: tuple[EngineName, ...] = get_args(EngineName)
 TITLES: dict[EngineName, str] = {
@@ -20,22 +21,38 @@ TITLES: dict[EngineName, str] = {
     "generic": "the command",
 }
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish")
+MPI = ("mpirun", "mpiexec", "orterun", "prterun")
 _RUNNERS = (
     *("uv", "uvx", "poetry", "pdm", "hatch", "rye", "pixi", "pipenv", "conda", "mamba", "micromamba"),
-    *("mpirun", "mpiexec", "orterun", "prterun", "trtllm-llmapi-launch"),
+    *(*MPI, "trtllm-llmapi-launch"),
     *("nsys", "ncu", "tini", "dumb-init", "catchsegv", "strace", "apptainer", "singularity"),
+    *("su", "runuser", "gosu", "su-exec", "setpriv", "prlimit", "flock", "chroot", "unshare", "nsenter", "setarch"),
+    *("cgexec", "unbuffer", "script", "xvfb-run", "systemd-cat", "systemd-inhibit"),
+    *("gdb", "cuda-gdb", "perf", "py-spy", "valgrind", "compute-sanitizer"),
 )
+RANK_STARTERS = (*MPI, "accelerate", "deepspeed", "horovodrun")
+_STRING_TAKERS = ("su", "runuser", "script", "flock")  # with -c or --command
+_DEBUGGERS = ("pdb", "debugpy", "cProfile", "profile", "trace", "coverage", "memray", "viztracer")
 _ELSEWHERE = {
-    **dict.fromkeys(("docker", "podman", "nerdctl"), "docker"),
-    "systemd-run": "systemd",
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "ctr", "crictl"), "docker"),
+    **dict.fromkeys(("systemd-run", "systemctl"), "systemd"),
     **dict.fromkeys(("srun", "sbatch", "salloc"), "slurm"),
-    "kubectl": "k8s",
-    "ssh": None,
+    **dict.fromkeys(("kubectl", "oc", "helm"), "k8s"),
+    "tmux": "shell",
+    **dict.fromkeys(("ssh", "pdsh", "clush", "mosh"), None),
 }
 _LLAMA = ("llama-server", "llama-cli", "llama-bench", "llama-batched-bench", "llama-perplexity", "llama-mtmd-cli")
 _LOCAL_CONNECTORS = ("OffloadingConnector", "SimpleCPUOffloadConnector", "LMCacheMPConnector")
 _DISAGGREGATING = ("nixl", "mooncake", "p2pnccl", "moriio", "multiconnector")
 _TORCHRUN_FLAGS = ("--standalone", "--no-python", "--module", "-m", "--run-path", "--help", "-h", "--signals-to-handle")
+
+
+# Beginnings of the options by which an engine is told to use host memory, and those of which the size is read.
+_MEMORY_OPTIONS: dict[EngineName, tuple[str, ...]] = {
+    "vllm": ("--cpu-off", "--kv-off", "--kv-tr", "--swap", "--offload", "--mm-processor-cache-gb"),
+    "sglang": ("--cpu-off", "--offload", "--enable-hier", "--hicache", "--enable-lmcache", "--disaggregation-decode"),
+}
+_READ_MEMORY_OPTIONS = ("--cpu-offload-gb", "--kv-offloading-size")
 
 
 class EngineCommand(Fact, frozen=True, kw_only=True):
@@ -71,12 +88,32 @@ class EngineCommand(Fact, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     @property
+    def strings(self) -> tuple[str, ...]:
+        """The words of commands that stand in a string for a shell or for ``env -S``, where they can be told apart."""
+        if self.hidden is None:
+            return ()
+        return tuple(part.strip("\"'();&|") for word in self.argv if " " in word for part in word.split())
+
+    @property
+    def memory_told(self) -> bool:
+        """Whether the words say all that the engine is told about host memory: no file, no script, nothing unread."""
+        if not self.recognised or self.config_file is not None or self.engine not in _MEMORY_OPTIONS:
+            return False
+        unread = [name for name, _ in self.words.found if name.startswith(_MEMORY_OPTIONS[self.engine])]
+        return not [name for name in unread if name not in _READ_MEMORY_OPTIONS or self._unreadable(name)]
+
+    def _unreadable(self, name: str) -> bool:
+        return self.engine != "vllm" or decimal(self.words.value(name)) is None
+
+    @property
     def gpus_used(self) -> int | None:
         """How many GPUs of this host the engine uses; None when not known."""
         sizes = (self.tensor_parallel, self.pipeline_parallel, self.data_parallel)
         if self.hosts != 1 or None in sizes:
             return None
         tensor, pipeline, data = cast("tuple[int, int, int]", sizes)
+        if self.engine == "sglang" and self.words.has("--enable-dp-attention"):
+            return tensor * pipeline  # the data-parallel ranks are among the tensor-parallel ones
         return tensor * pipeline * data
 
 
@@ -125,12 +162,20 @@ def recognise(argv: Sequence[str], engine: str | None = None) -> EngineCommand:
         raise UsageError(f"unknown engine {engine!r}: one of {', '.join(ENGINE_NAMES)}")
     words = tuple(argv)
     prefix = read_prefix(words)
-    if prefix.program >= len(words) and not prefix.split:
+    if not prefix.split and not any(words[prefix.program : prefix.program + 1]):  # none, or an empty word
         raise UsageError("no command to start: write it after --")
     found = None if prefix.split else _find(words, prefix)
     if found is None or (engine is not None and engine != found.engine):
         return _generic(words, prefix, asked)
     return _command(words, prefix, found)
+
+
+def rank_starter(command: EngineCommand) -> str | None:
+    """Return the program among a command's first words that starts its ranks itself; None where there is none."""
+    at = command.prefix.program
+    words = command.argv[at:] if command.runner else command.argv[at : at + 1]
+    names = map(basename, takewhile(lambda word: not _is_python(basename(word)), words))
+    return next((name for name in names if name in RANK_STARTERS), None)
 
 
 def _find(words: tuple[str, ...], prefix: Prefix) -> _Found | None:
@@ -182,27 +227,33 @@ def _is_python(name: str) -> bool:
 
 
 def _python(words: tuple[str, ...], at: int) -> _Found | None:
-    """Read ``python -u -m MODULE`` and ``python /path/bin/vllm serve``."""
-    i = at + 1
-    while i < len(words) and words[i].startswith("-") and words[i] not in ("-m", "-c", "-"):
-        i += 2 if words[i] in ("-W", "-X") else 1
-    if i >= len(words) or words[i] in ("-c", "-"):
-        return None
-    if words[i] != "-m":
-        script = None if _is_python(basename(words[i])) else _engine_at(words, i)
-        return script and script._replace(program=at)
-    module = words[i + 1] if i + 1 < len(words) else ""
-    if module in ("torch.distributed.run", "torch.distributed.launch"):
-        return _Found("torchrun", at, i + 2)
-    if module == "vllm.entrypoints.cli.main":
-        found = _subcommand("vllm", words[i + 2 : i + 4], i + 1)
+    """Read ``python -um MODULE`` and ``python /path/bin/vllm serve``."""
+    i, read = skip_options(words, at + 1, "-m -c -W -X --check-hash-based-pycs", ends="-m -c")
+    last, module = read[-1] if read else ("", "")
+    if last == "-m":
+        found = _module(words, module, i)
         return found and found._replace(program=at)
+    if last == "-c" or i >= len(words) or words[i] == "-":
+        return None
+    script = None if _is_python(basename(words[i])) else _engine_at(words, i)
+    return script and script._replace(program=at)
+
+
+def _module(words: tuple[str, ...], module: str, rest: int) -> _Found | None:
+    """Return the engine that ``-m MODULE`` starts, whose own words begin at a position."""
+    if module in _DEBUGGERS and "-m" in words[rest:]:
+        inner = words.index("-m", rest) + 1
+        return _module(words, words[inner], inner + 1) if inner < len(words) else None
+    if module in ("torch.distributed.run", "torch.distributed.launch"):
+        return _Found("torchrun", rest - 1, rest)
+    if module in ("vllm", "vllm.entrypoints.cli.main", "sglang", "sglang.cli.main"):
+        return _subcommand(module.partition(".")[0], words[rest : rest + 2], rest - 1)
     engine = _module_engine(module)
-    return None if engine is None else _Found(engine, at, i + 2)
+    return None if engine is None else _Found(engine, rest - 1, rest)
 
 
 def _module_engine(module: str) -> EngineName | None:
-    if module == "vllm" or module.startswith("vllm.entrypoints."):
+    if module.startswith("vllm.entrypoints."):
         return "vllm"
     if module in ("sglang.launch_server", "sglang.bench_one_batch", "sglang.bench_offline_throughput"):
         return "sglang"
@@ -238,7 +289,7 @@ def _hidden(words: tuple[str, ...], at: int, prefix: Prefix) -> tuple[str | None
     name, rest = basename(words[at]), words[at + 1 :]
     if prefix.split:
         return "the command stands in one string (env -S)", ("env -S: the string after it was not looked into",)
-    if name in _SHELLS and any(_is_command_flag(word) for word in rest):
+    if name in (*_SHELLS, *_STRING_TAKERS) and any(_is_command_flag(word) for word in rest):
         note = f"{name} -c: the string after it was not looked into; --engine names the engine that it starts"
         return f"the command stands in a string for {name}", (note,)
     if name in _SHELLS and rest:
@@ -247,7 +298,7 @@ def _hidden(words: tuple[str, ...], at: int, prefix: Prefix) -> tuple[str | None
 
 
 def _is_command_flag(word: str) -> bool:
-    return word.startswith("-") and not word.startswith("--") and "c" in word
+    return word.startswith("--command") or (word.startswith("-") and not word.startswith("--") and "c" in word)
 
 
 def _elsewhere(name: str) -> str | None:
@@ -364,7 +415,7 @@ def _vllm_disaggregated(words: Options) -> bool | None:
     """Tell whether prefill and decode run in different engines, from ``--kv-transfer-config``; None when unclear."""
     dotted = words.value("--kv-transfer-config.kv_connector", "--kv-transfer-config.kv-connector")
     text = words.value("--kv-transfer-config")
-    if text is None and dotted is None:
+    if not words.starting("--kv-transfer-config"):
         return False
     role: object = words.value("--kv-transfer-config.kv_role", "--kv-transfer-config.kv-role")
     connector: object = dotted

@@ -8,6 +8,7 @@ from hostdoctor.errors import PlacementError
 from hostdoctor.parsers.cpulist import count_cpulist, parse_cpulist
 from hostdoctor.placement import quoting
 from hostdoctor.placement.model import Binding, Launch, Rank
+from hostdoctor.placement.nic_variables import NCCL
 from hostdoctor.placement.tiers import Tier, ended, id_list, memory_option, rank_tiers, tiers
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def k8s(launch: Launch, container: "Container") -> Context:
         "image": container.image,
         "environment": sorted((n, v) for n, v in launch.environment.items() if n != VISIBLE),
         "spans": binding.spans,
+        "rdma": NCCL in launch.environment,
         "own_nodes": bool(inner) or not launch.outer,
         "cpu_count": str(count_cpulist(binding.cpus)) if binding.cpus else None,
         "gpu_count": str(len(binding.selection.gpus)),
@@ -208,6 +210,7 @@ def _container(launch: Launch, container: "Container", *, memory_is_set: bool) -
         "devices": devices,
         "environment": sorted(environment.items()),
         "dropped": VISIBLE in launch.environment and VISIBLE not in environment,
+        "rdma": NCCL in environment,
         "cpus": _limited_cpus(launch.binding),
         "shm": f"{container.shm_gib}g" if container.shm_gib else None,
     }

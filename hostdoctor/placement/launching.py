@@ -5,10 +5,10 @@ from typing import NamedTuple
 from hostdoctor.errors import PlacementError
 from hostdoctor.facts import Fact
 from hostdoctor.placement.conflicts import refuse_conflicts
-from hostdoctor.placement.engines import TITLES, EngineCommand
+from hostdoctor.placement.engines import MPI, TITLES, EngineCommand, rank_starter
 from hostdoctor.placement.model import Binding, Launch, RankCommand
 from hostdoctor.placement.nic_variables import nic_variables, of_ranks, wanted
-from hostdoctor.placement.prefixes import is_assignment
+from hostdoctor.placement.prefixes import RAISERS, is_assignment
 from hostdoctor.placement.spanning import own_binding
 from hostdoctor.placement.versions import Version
 
@@ -69,7 +69,12 @@ def launch(
         added=added,
         rank_commands=_rank_commands(plan.binding, command, nics) if plan.ranks else (),
         notes=(*command.notes, *plan.notes, *nic_note),
-        warnings=(*binding.warnings, *plan.warnings, *_prefix_warnings(command, inside)),
+        warnings=(
+            *binding.warnings,
+            *plan.warnings,
+            *_too_few_gpus(binding, command),
+            *_prefix_warnings(command, inside),
+        ),
     )
 
 
@@ -147,7 +152,7 @@ def _agrees_with_sglang(binding: Binding) -> bool:
 def _outer_notes(command: EngineCommand) -> tuple[str, ...]:
     if command.engine == "llama.cpp":
         return ("after a change of binding, drop the page cache once: a mapped model stays where it was read",)
-    if command.engine == "generic" and command.runner in ("mpirun", "mpiexec", "orterun", "prterun"):
+    if command.engine == "generic" and command.runner in MPI:
         return (f"{command.runner} binds its ranks itself, within this binding where it honours it",)
     return ()
 
@@ -197,12 +202,20 @@ def _each_rank(binding: Binding, command: EngineCommand) -> _Plan:
     for name in (_DEVICES, _ORDER):
         if name in command.prefix.environment:
             raise PlacementError(f"the command sets {name}, and each GPU's command needs its own: remove the variable")
+    starter = rank_starter(command)
+    if starter:
+        raise PlacementError(
+            f"{starter} starts the ranks itself: wrap the command that it starts, and let it start that script"
+        )
     if command.prefix.dropper:
         raise PlacementError(
             f"{command.prefix.dropper} drops {_DEVICES}, by which each GPU's command differs: leave it out"
         )
-    note = "not recognised as an engine (--engine names it): one command for each GPU, each bound by itself"
-    return _Plan(binding=binding, outer=False, ranks=True, notes=(note,))
+    warning = (
+        f"not recognised as an engine (--engine names it): one command for each of {len(binding.ranks)} GPUs, each"
+        " bound by itself"
+    )
+    return _Plan(binding=binding, outer=False, ranks=True, warnings=(warning,))
 
 
 def _rank_commands(binding: Binding, command: EngineCommand, nics: bool | None) -> tuple[RankCommand, ...]:
@@ -263,6 +276,14 @@ def _without_told(command: EngineCommand, variables: dict[str, str]) -> dict[str
     return {name: value for name, value in variables.items() if name not in command.prefix.environment}
 
 
+def _too_few_gpus(binding: Binding, command: EngineCommand) -> tuple[str, ...]:
+    """Say that an engine wants more GPUs than it will see (data parallelism may share GPUs, but in vLLM never does)."""
+    used, selected = command.gpus_used, len(binding.selection.gpus)
+    if used is None or used <= selected or (command.engine != "vllm" and command.data_parallel != 1):
+        return ()
+    return (f"{TITLES[command.engine]} is told to use {used} GPUs, and {selected} are selected",)
+
+
 def _kept(command: EngineCommand, variables: dict[str, str]) -> dict[str, str]:
     """Return the variables that the command line does not set yet; raise PlacementError where it sets another value."""
     told = command.prefix.environment
@@ -288,7 +309,7 @@ def _inside(command: EngineCommand, variables: dict[str, str]) -> _Insertion:
     prefix = command.prefix
     if not variables or prefix.carry_at is None:
         return _Insertion(0, ())
-    env = ("env",) if prefix.dropper == "sudo" else ()
+    env = ("env",) if prefix.dropper in RAISERS else ()
     return _Insertion(prefix.carry_at, (*env, *(f"{name}={value}" for name, value in variables.items())))
 
 
@@ -316,6 +337,7 @@ def _prefix_warnings(command: EngineCommand, inside: dict[str, str]) -> tuple[st
         warnings.append(
             "exec is a word of the shell, not a program: leave it out, the command is started in place anyway"
         )
-    if inside and command.prefix.dropper == "sudo":
-        warnings.append(f"sudo drops variables: {', '.join(inside)} are written behind it, with env")
+    if inside and command.prefix.dropper in RAISERS:
+        told = ", ".join(inside)
+        warnings.append(f"{command.prefix.dropper} drops variables: {told} are written behind it, with env")
     return tuple(warnings)

@@ -26,6 +26,8 @@ def wanted(binding: Binding, command: EngineCommand, asked: bool | None) -> bool
     """Tell whether the adapters matter: asked for, or GPUs on several nodes, several hosts, or disaggregated."""
     if asked is not None:
         return asked
+    if command.engine == "llama.cpp":  # it has neither NCCL between hosts nor UCX
+        return False
     return binding.spans or bool(command.disaggregated) or _several_hosts(command)
 
 
@@ -47,4 +49,7 @@ def of_ranks(ranks: tuple[Rank, ...]) -> tuple[dict[str, str], str | None]:
     if not variables:
         return {}, f"{NCCL} and {UCX} are not set: NCCL takes at most {MOST_NCCL_DEVICES} adapters"
     near = "; ".join(f"{rank.gpu}: {', '.join(rank.nics)}" for rank in ranks)
-    return variables, f"{NCCL} and {UCX} name the adapters near the GPUs ({near}); UCX then uses no other network"
+    return (
+        variables,
+        f"{NCCL} and {UCX} name the adapters near the GPUs ({near}), up or not; UCX then uses no other network",
+    )

@@ -31,6 +31,7 @@ _FORMS = {
         "-C -D -g -h -p -R -r -T -t -U -u --close-from --chdir --group --host --prompt --chroot --role"
         " --command-timeout --type --other-user --user"
     ),
+    "doas": _Form("-a -C -u"),
     "numactl": _Form(
         "-N -C -m -p -P -i -w --cpunodebind --physcpubind --membind --preferred --preferred-many --interleave"
         " --weighted-interleave"
@@ -38,6 +39,7 @@ _FORMS = {
     "taskset": _Form("", 1),
 }
 BINDERS = ("numactl", "taskset")
+RAISERS = ("sudo", "doas")
 
 
 class Binder(Fact, frozen=True, kw_only=True):
@@ -104,11 +106,16 @@ def is_assignment(word: str) -> bool:
     return bool(equals) and name.isascii() and name.isidentifier()
 
 
-def _assignments(reading: _Reading) -> None:
-    while reading.at < len(reading.argv) and is_assignment(reading.argv[reading.at]):
+def _assignments(reading: _Reading, *, any_name: bool = False) -> None:
+    """Read ``NAME=value``; env(1) takes any name."""
+    while reading.at < len(reading.argv) and _assigns(reading.argv[reading.at], any_name=any_name):
         name, _, value = reading.argv[reading.at].partition("=")
         reading.environment[name] = value
         reading.at += 1
+
+
+def _assigns(word: str, *, any_name: bool) -> bool:
+    return "=" in word[1:] if any_name else is_assignment(word)
 
 
 def _step(reading: _Reading, name: str) -> None:
@@ -122,23 +129,26 @@ def _step(reading: _Reading, name: str) -> None:
         _env(reading, options)
     elif name == "sudo":
         _sudo(reading, options)
+    elif name == "doas":
+        reading.environment.clear()
+        _drops(reading, "doas", ())
 
 
 def _env(reading: _Reading, options: list[tuple[str, str]]) -> None:
     names = [option for option, _ in options]
     lone_dash = reading.at < len(reading.argv) and reading.argv[reading.at] == "-"
     reading.at += lone_dash
-    cleared = lone_dash or "-i" in names or "--ignore-environment" in names
+    cleared = lone_dash or any(name == "-i" or (name[2:] and "--ignore-environment".startswith(name)) for name in names)
     unset = tuple(value for option, value in options if option in ("-u", "--unset"))
     reading.split = "-S" in names or "--split-string" in names
     if cleared:
         reading.environment.clear()
     for name in unset:
         reading.environment.pop(name, None)
-    _assignments(reading)
+    _assignments(reading, any_name=True)
     if cleared or unset:
         _drops(reading, "env", () if cleared else unset)
-    elif reading.dropper == "sudo":
+    elif reading.dropper in RAISERS:
         reading.carry_at, reading.dropper = reading.at, "env"  # words of this env reach the program past sudo
 
 

@@ -1,10 +1,9 @@
 """What the caller may use of a node: its CPU set, its memory nodes, without the CPUs that the boot line isolates."""
 
+from hostdoctor.diagnosis.engines import ISOLATED
 from hostdoctor.diagnosis.nodes import lacks
 from hostdoctor.diagnosis.subjects import cpuset
 from hostdoctor.facts import Fact, Host, NumaNode
-
-ISOLATED = ("cpu.isolated", "cpu.nohz_full")
 
 
 class Reach(Fact, frozen=True, kw_only=True):

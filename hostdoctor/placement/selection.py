@@ -55,6 +55,20 @@ def named_gpus(host: Host, text: str) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(_stated(host, word)[0] for word in _words(text)))
 
 
+def first_of(host: Host, selection: Selection, count: int, engine: str) -> Selection:
+    """Return the first ``count`` of the GPUs where an engine uses no more; the selection as it is where it uses all."""
+    if count >= len(selection.gpus):
+        return selection
+    kept = selection.gpus[:count]
+    listed = selection.visible_devices
+    return Selection(
+        gpus=kept,
+        labels=selection.labels[:count],
+        visible_devices=",".join(listed.split(",")[:count]) if listed else _value(host, [(i, None) for i in kept]),
+        origin=f"the first {count} of {selection.origin}: {engine} uses no more",
+    )
+
+
 def explicit_devices(host: Host, selection: Selection) -> str:
     """Return a CUDA_VISIBLE_DEVICES for a place that does not inherit this environment, such as a systemd unit."""
     return selection.visible_devices or _value(host, [(i, None) for i in selection.gpus])
@@ -122,7 +136,7 @@ def _stated(host: Host, word: str) -> Device:
 
 def _matches(host: Host, word: str) -> list[Device]:
     if word.lower().startswith("mig-"):
-        return [(parent, word) for parent in _parents(host, word)]
+        return [(parent, _instance(host, parent, word)) for parent in _parents(host, word)]
     bdf = canonical_bdf(word)
     return [
         (i, None)
@@ -137,7 +151,9 @@ def _parents(host: Host, word: str) -> list[int]:
     """Return the GPU that an instance is part of: the old spelling names it, else only one can be it."""
     instance = word[len("mig-") :]
     if instance.lower().startswith("gpu-"):
-        return [i for i, gpu in enumerate(host.gpus) if _begins(gpu.uuid, instance.partition("/")[0])]
+        uuid, _, number = instance.partition("/")
+        divided = [i for i, gpu in enumerate(host.gpus) if gpu.mig is not False and number]
+        return [i for i in divided if _begins(host.gpus[i].uuid, uuid)]
     owners = [i for i in _usable(host) if host.gpus[i].mig is not False]
     if len(owners) > 1:
         raise UnknownNodeError(
@@ -145,6 +161,14 @@ def _parents(host: Host, word: str) -> list[int]:
             " known (nvidia-smi -L tells): name the GPU instead"
         )
     return owners
+
+
+def _instance(host: Host, parent: int, word: str) -> str:
+    """Return an instance's name as CUDA spells it: the whole UUID, and capitals."""
+    name = word[len("mig-") :]
+    return (
+        f"MIG-{host.gpus[parent].uuid}/{name.partition('/')[2]}" if name.lower().startswith("gpu-") else f"MIG-{name}"
+    )
 
 
 def _begins(uuid: str | None, word: str) -> bool:

@@ -84,10 +84,8 @@ def _refuse_unwrapped_workers(command: EngineCommand) -> None:
 
 def _vllm_sizes(binding: Binding, command: EngineCommand) -> tuple[str, ...]:
     used, visible = command.gpus_used, len(binding.ranks)
-    if used is None or used == visible:
+    if used is None or used >= visible:
         return ()
-    if used > visible:
-        return (f"vLLM is told to use {used} GPUs, and {visible} are selected",)
     first = {rank.nodes for rank in binding.ranks[:used]}
     advice = "; these lie on one node, which binds better (--gpus)" if len(first) == 1 else ""
     return (f"vLLM is told to use {used} of the {visible} GPUs selected{advice}",)
@@ -130,7 +128,7 @@ def _hard_binding(binding: Binding, title: str) -> tuple[str, ...]:
         return ()
     return (
         f"{title} binds memory hard (membind), preferred cannot be said to it: a worker that needs more host memory "
-        "than its node has is killed",
+        "than its node has is killed: plan less (`hostdoctor budget`), or --policy interleave",
     )
 
 

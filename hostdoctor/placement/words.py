@@ -89,14 +89,17 @@ def decimal(text: str | None) -> float | None:
     return float(text) if digits.isascii() and digits.isdigit() else None
 
 
-def skip_options(words: Sequence[str], at: int, with_value: str) -> tuple[int, list[tuple[str, str]]]:
+def skip_options(
+    words: Sequence[str], at: int, with_value: str, *, ends: str = ""
+) -> tuple[int, list[tuple[str, str]]]:
     """Read getopt options from ``words[at]`` on; return where the operands begin, and the options with their values.
 
-    ``with_value`` names the options that take one, blank-separated: ``-u --unset``.
+    ``with_value`` names the options that take one, blank-separated: ``-u --unset``. Long ones may be shortened where
+    the rest is clear. ``ends`` names those of them after which everything is an operand.
     """
-    taking = with_value.split()
+    taking, ending = with_value.split(), ends.split()
     read: list[tuple[str, str]] = []
-    while at < len(words) and len(words[at]) > 1 and words[at].startswith("-"):
+    while not (read and read[-1][0] in ending) and at < len(words) and len(words[at]) > 1 and words[at].startswith("-"):
         word = words[at]
         at += 1
         if word == "--":
@@ -111,6 +114,8 @@ def skip_options(words: Sequence[str], at: int, with_value: str) -> tuple[int, l
 
 def _long(word: str, taking: list[str]) -> tuple[list[str], str, bool]:
     name, equals, value = word.partition("=")
+    meant = [name] if name in taking else [full for full in taking if full.startswith(name)]
+    name = meant[0] if len(meant) == 1 else name
     return [name], value, not equals and name in taking
 
 

@@ -35,6 +35,7 @@ class Running:
         self._deadline = deadline
         self._outcome = Completed(reason="did not answer in time", kind="timeout")
         self._environment = dict(environment) | {"LC_ALL": "C", "LANGUAGE": "C"}
+        self.pid: int | None = None  # once it has started
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -42,6 +43,17 @@ class Running:
         """Return how it ended; after the deadline the command is killed and the answer is a timeout."""
         self._thread.join(max(0.0, self._deadline - time.monotonic()) + 2 * GRACE_S)
         return self._outcome
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait at most so long, and tell whether it has ended."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End the command and all that it started; one that has ended is left alone."""
+        for process in tuple(_unfinished):
+            if process.pid == self.pid and process.poll() is None:
+                _kill(process)
 
     def _work(self) -> None:
         try:
@@ -57,6 +69,7 @@ class Running:
             self._outcome = _not_started(self._argv[0], error)
             return
         _unfinished.add(process)
+        self.pid = process.pid
         out, err, complete = _collect(process, self._deadline)
         status = _finish(process, self._deadline if complete else 0.0)
         if process.returncode is not None:

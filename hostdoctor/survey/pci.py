@@ -71,7 +71,7 @@ def _device(source: Source, name: str) -> PciDevice | None:
         numa_node=integer(source.read(f"{base}/numa_node")),
         upstream=upstream,
         root_complex=root_complex,
-        link=_link(source, base),
+        link=read_link(source, base),
         driver=driver.rpartition("/")[2] if driver else None,
         is_virtual_function=source.readlink(f"{base}/physfn") is not None,
     )
@@ -90,7 +90,8 @@ def _position(path: str) -> tuple[tuple[str, ...], str | None]:
     return tuple(parent for parent in parents if parent), last.group(1)
 
 
-def _link(source: Source, base: str) -> Link:
+def read_link(source: Source, base: str) -> Link:
+    """Return the link that a function's folder shows now; all unknown where it shows none."""
     width = _width(source.read(f"{base}/current_link_width"))
     max_width = _width(source.read(f"{base}/max_link_width"))
     if width is None and max_width is None:

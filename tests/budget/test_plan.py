@@ -243,8 +243,11 @@ def test_gpus_by_name() -> None:
     assert (gpu_named("l4-24").memory_gib, gpu_named("t4-16").memory_gib) == (22.5, 15)
     assert next_larger(80 * GIB, 1.5) == GPUS["h200-141"]
     assert next_larger(256 * GIB, 1.5) is None
-    with pytest.raises(UsageError, match="h100-80"):
+    assert [gpu_named(name).name for name in ("h200", "L40S", "l4")] == ["h200-141", "l40s-48", "l4-24"]
+    with pytest.raises(UsageError, match=r"h100 comes in several sizes: h100-80, h100-94$"):
         gpu_named("h100")
+    with pytest.raises(UsageError, match=r"not listed: 'h10' .*h100-80"):
+        gpu_named("h10")
 
 
 def test_gpus_of_a_host_count_with_the_smallest_that_is_needed() -> None:
@@ -253,7 +256,7 @@ def test_gpus_of_a_host_count_with_the_smallest_that_is_needed() -> None:
 
 
 def test_options_by_name() -> None:
-    assert [parse_option(text) for text in ("h100-80", "H200-141:2")] == [("h100-80", 1), ("h200-141", 2)]
+    assert [parse_option(text) for text in ("h100-80", "H200:2")] == [("h100-80", 1), ("h200-141", 2)]
 
 
 @pytest.mark.parametrize("text", ["", "h100", "h100-80:0", "h100-80:x", "h100-80:99999", "h100-80:2:3"])

@@ -140,6 +140,14 @@ class TestEnginesShareCores:
         both = (process(7, cpus="0-7"), process(9, 2, cpus="0-7"))
         assert quiet(engines_share_cores, host(*both, numa_nodes=roomy, cores=wide)) is None
 
+    def test_a_node_without_its_isolated_cpus_is_shared_as_a_whole_one(self) -> None:
+        wide = tuple(Core(cpus=str(n), package=0) for n in range(16))
+        both = (process(7, cpus="0-13"), process(9, 2, cpus="0-13"))
+        roomy: dict[str, Any] = {"numa_nodes": (node(0, "0-15"), node(1, "16-31")), "cores": wide}
+        quietly = host(*both, settings={"cpu.nohz_full": "14-15"}, **roomy)
+        assert quiet(engines_share_cores, quietly) is None
+        assert fires(engines_share_cores, host(*both, **roomy))
+
     def test_pods_share_their_pool(self) -> None:
         pods = [process(pid, cpus="0-6", cgroup=f"/kubepods/pod{pid}") for pid in (7, 9)]
         assert quiet(engines_share_cores, host(*pods)) is None
@@ -212,6 +220,35 @@ class TestPlacement:
     def test_a_named_node_stands_for_the_gpus(self) -> None:
         far = process(memory=memory((0, 0), (0, 500)), cpus="4-7")
         assert (self.verdict(far), self.verdict(far, named=(1,))) == ("memory-far", "ok")
+
+    def test_a_node_where_nothing_can_live_is_no_home(self) -> None:
+        apart = {"0": 10, "1": 30, "2": 20}
+        for lacking in (node(0, "", 90, distances=apart), node(0, "0-3,8-11", 0, distances=apart)):
+            three = host(numa_nodes=(lacking, node(1, "4-7"), node(2, "12-15")))
+            near = place(three, process(memory=memory((0, 0), (0, 0), (0, 500)), cpus="12-15"))
+            assert (near.nodes, near.verdict) == ((2,), "ok")
+            far = place(three, process(memory=memory((0, 0), (0, 500), (0, 0)), cpus="4-7"))
+            assert (far.verdict, "--cpunodebind=2 --membind=2" in (far.remedy or "")) == ("memory-far", True)
+
+    def test_a_home_that_distances_do_not_tell_is_not_known(self) -> None:
+        untold = host(numa_nodes=(node(0, ""), node(1, "4-7"), node(2, "12-15")))
+        assert self.verdict(process(memory=memory((0, 0), (0, 500)), cpus="4-7"), untold) == "unknown"
+
+    def test_a_gpu_near_every_node_is_near_none(self) -> None:
+        vague = host(cards=(gpu(0, numa_nodes=(0, 1)),))
+        assert self.verdict(process(memory=memory((0, 0), (0, 500))), vague) == "unknown"
+        assert quiet(gpu_process_memory_far, host(process(), cards=vague.gpus, samples=twice(reading(0, 200))))
+
+    def test_gpus_near_the_same_two_nodes_have_both_for_a_home(self) -> None:
+        quarters = (node(0, "0-3"), node(1, "4-7"), node(2, "8-11"), node(3, "12-15"))
+        cards = (gpu(0, numa_nodes=(0, 1)), gpu(1, numa_nodes=(0, 1)), gpu(2, numa_node=2, numa_nodes=(2, 3)))
+        snc = host(cards=cards, numa_nodes=quarters)
+        assert self.verdict(process(7, 0, 1, memory=memory((0, 100), (0, 100))), snc) == "ok"
+        assert self.verdict(process(7, 0, 2, memory=memory((0, 100), (0, 100))), snc) == "spans-nodes"
+        far = place(snc, process(memory=memory((0, 0), (0, 0), (0, 500))))
+        assert (far.verdict, far.nodes) == ("memory-far", (0, 1))
+        assert "--cpunodebind=0-1 --membind=0-1" in (far.remedy or "")
+        assert "migratepages 7 2 0-1" in (far.remedy or "")
 
     def test_why_memory_is_not_known_is_said(self) -> None:
         assert place(host(), process(cpus="0-3"), (), "90 GiB").reasons == ("90 GiB",)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from hostdoctor.diagnosis import Ask
-from hostdoctor.facts import Gpu, Host, Link, PciErrors, Sample, System
+from hostdoctor.facts import Gpu, Host, Link, LinkReading, Measured, MeasuredLink, PciErrors, Sample, System
 from tests.support.build import METAL, SPEED_GTS, Switch, gpu, host, link, nic, slot
 from tests.support.build_memory import fires, gap, judge, load, quiet
 
@@ -35,6 +35,14 @@ def with_devices(given: Host, changes: dict[str, dict[str, Any]]) -> Host:
 
 def driver_link(gen: int, most: int = 5) -> Link:
     return Link(width_lanes=16, max_width_lanes=16, speed_gts=SPEED_GTS[gen], max_speed_gts=SPEED_GTS[most])
+
+
+def while_copying(speeds_gts: dict[str, int], taken_at: str = "2026-11-30") -> Measured:
+    """Return what a file of ``measure copy`` says of the GPU in the slot below bus 15."""
+    reading = LinkReading(bdf="0000:16:00.0", readings=sum(speeds_gts.values()), speeds_gts=speeds_gts)
+    return Measured(
+        links=(MeasuredLink(file="copies.json", taken_at=taken_at, gpu_bdf="0000:16:00.0", links=(reading,)),)
+    )
 
 
 class TestGpuLinkSlow:
@@ -67,6 +75,47 @@ class TestGpuLinkSlow:
 
     def test_what_sysfs_shows_of_the_gpu_at_another_time_does_not_count(self) -> None:
         given = host([slot(0, 0x15, at=link(gen=5, now=1), pstate=0, driver_link=driver_link(5))])
+        assert quiet(gpu_link_slow, given) is None
+
+    def test_what_was_read_during_copies_counts_whatever_the_p_state(self) -> None:
+        given = host([slot(0, 0x15, at=link(gen=5, now=1), pstate=8)], measured=while_copying({"16": 30, "2.5": 10}))
+        found = fires(gpu_link_slow, given)
+        assert (found.subject, found.severity) == ("GPU0", "warning")
+        assert "PCIe link runs Gen4 while copying, both ends can do Gen5" in found.message
+        (evidence,) = found.evidence
+        assert evidence.source == "copies.json (2026-11-30): /sys/bus/pci/devices/0000:16:00.0/current_link_speed"
+        assert evidence.value == "16 GT/s of 32, the fastest of 40 readings (30 times)"
+
+    def test_a_link_that_speeds_up_for_copies_passes(self) -> None:
+        given = host([slot(0, 0x15, at=link(gen=5, now=1), pstate=8)], measured=while_copying({"32": 38, "2.5": 2}))
+        assert quiet(gpu_link_slow, given) is None
+
+    def test_few_readings_are_no_evidence(self) -> None:
+        given = host([slot(0, 0x15, at=link(gen=5, now=1), pstate=8)], measured=while_copying({"2.5": 9}))
+        findings, skips = judge(gpu_link_slow, given)
+        assert (findings, skips[0].kind) == ([], "no-evidence")
+
+    def test_a_gpu_that_was_not_measured_is_still_skipped(self) -> None:
+        cards = [slot(0, 0x15, pstate=8), slot(1, 0x25, pstate=8)]
+        findings, skips = judge(gpu_link_slow, host(cards, measured=while_copying({"32": 40})))
+        assert findings == []
+        assert skips[0].reason.startswith("GPU1: not in P0 (P8)")
+
+    def test_a_slow_uplink_during_copies_counts(self) -> None:
+        switch = Switch(0x15, uplink=link(gen=5))
+        card = switch.gpu(0, pstate=8)
+        speeds = {bdf: {"32": 20} for bdf in (*card.upstream, str(card.bdf))} | {card.upstream[0]: {"8": 20}}
+        speeds[card.upstream[1]] = {"8": 20}
+        readings = tuple(LinkReading(bdf=bdf, readings=20, speeds_gts=counted) for bdf, counted in speeds.items())
+        measured = Measured(
+            links=(MeasuredLink(file="copies.json", taken_at="", gpu_bdf=str(card.bdf), links=readings),)
+        )
+        found = fires(gpu_link_slow, host([card], switch.ports, measured=measured))
+        assert "Gen3 while copying" in found.message
+
+    def test_the_latest_of_several_files_counts(self) -> None:
+        slow, fine = while_copying({"2.5": 40}, "2026-11-29").links, while_copying({"32": 40}, "2026-11-30").links
+        given = host([slot(0, 0x15, pstate=8)], measured=Measured(links=(*fine, *slow)))
         assert quiet(gpu_link_slow, given) is None
 
     def test_guests_are_not_judged(self) -> None:

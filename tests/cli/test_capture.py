@@ -157,7 +157,7 @@ def test_an_ordinary_user_is_told_what_root_would_add(
         assert lines == []
     else:
         assert len(lines) == 3
-        assert lines[0].startswith("root would add /sys/devices/")
+        assert lines[0].startswith("root would add /proc/meminfo, /sys/devices/")
         assert lines[0].endswith(" more (permission denied)")
         assert lines[1].startswith("root would add the rest of the configuration space of ")
         assert lines[2] == "root would add the capabilities that lspci -D -nn -v shows it"

@@ -289,8 +289,8 @@ def test_a_types_own_annotations_are_found(site: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("yield 'it is wrong'", "yielded str, neither a Finding nor a Skip"),
-        ("yield None", "yielded NoneType, neither a Finding nor a Skip"),
+        ("yield 'it is wrong'", "neither a finding nor a skip: str"),
+        ("yield None", "neither a finding nor a skip: NoneType"),
         ("return None", "TypeError"),
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hostdoctor.cli.app import COMMANDS
 from tests.cli.support import hostdoctor
 from tests.support.hostbuilder import build_files, load_host, pack
 
@@ -140,10 +141,26 @@ def test_usage_points_to_the_command_s_own_help(arguments: tuple[str, ...], wher
     assert (ran.status, ran.err.endswith(f" (see {where})\n")) == (64, True)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "--demo", "--gpus", ""),
+        ("ps", "--gpus", " "),
+        ("budget", "--demo", "--gpus", ""),
+        ("run", "--gpus", "", "--", "true"),
+        ("wrap", "--demo", "--gpus=", "--", "true"),
+    ],
+    ids=" ".join,
+)
+def test_an_unset_variable_does_not_mean_all_gpus(arguments: tuple[str, ...]) -> None:
+    ran = hostdoctor(*arguments)
+    assert (ran.status, ran.out, ran.err) == (64, "", "hostdoctor: --gpus: names no GPU (leave it out, or say all)\n")
+
+
 def test_help_lists_the_commands_in_full_and_offers_nothing_else() -> None:
     listed = " ".join(hostdoctor("--help").out.split())
     assert "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives." in listed
-    assert all("completion" not in hostdoctor(name, "--help").out for name in ("check", "topo", "explain", "capture"))
+    assert all("completion" not in hostdoctor(name, "--help").out for name in COMMANDS)
 
 
 def without_rights(*words: str) -> tuple[int, str]:

@@ -119,7 +119,9 @@ def test_what_does_not_fit_exits_2(tmp_path: Path) -> None:
     path = write(tmp_path, LLAMA_8B)
     ran = hostdoctor("plan", "--config", path, "--gpu", "l4-24", "--weights-gib", "40")
     assert ran.status == 2
-    assert "too small by 22.0 GiB" in ran.out
+    assert "too small by 22.0 GiB: more GPUs a replica (--tp) or smaller weights\n" in ran.out
+    near = hostdoctor("plan", "--config", path, "--gpu", "l4-24", "--weights-gib", "20")
+    assert "or a smaller reserve (--reserve-percent)" in near.out
     few = ("--config", path, "--gpu", "h100-80", "--weights-gib", "15", *TRAFFIC, "--replicas")
     assert [hostdoctor("plan", *few, replicas).status for replicas in ("1", "2")] == [2, 0]
 
@@ -138,17 +140,30 @@ def test_the_whole_plan_in_words(tmp_path: Path) -> None:
         "plan", "--config", path, "--gpu", "h100-80", "--weights-gib", "15", *TRAFFIC, "--replicas", "2", "--all"
     )
     for told in (
-        "FITS  llama on 1 GPU (h100-80) a replica",
+        "FITS but for a bad day  llama on 1 GPU (h100-80) a replica",
         "Each GPU, 80.0 GiB: weights 15.0 GiB, reserve 16.0 GiB, KV 49.0 GiB",
         "  8,192                   49         98",
         "Traffic: 36 requests at once, 3,600 output tokens/s; at the peak 60 and 6,000; margin for growth 25 %",
         "  long dialogue: 75 requests of 9,800 tokens, 40 fit on a replica: 2 replicas, 3 with one node down",
-        "KV is what does not fit on 2 replicas. In this order:",
-        "  1. Trim histories to ",
+        "  of the KV long dialogues take 45.5 GiB; 3.5 GiB are left for the batch",
+        "  100 sessions alive would hold 119.7 GiB of KV, 2 replicas have 98.0 GiB: what does not fit is",
+        "KV is what does not fit on 2 replicas, bad day. In this order:",
+        "  1. Trim histories to 5,344 tokens each",
+        "  4. Cap requests of 31,500 tokens at ",
+        "(`hostdoctor budget` says what a host holds)",
         "Side by side, 9,800 tokens a request:",
-        "Every figure of a finished check is there.",
+        "No figure is missing.",
     ):
         assert told in ran.out
+
+
+def test_sessions_alive_are_held_against_all_replicas(tmp_path: Path) -> None:
+    path = write(tmp_path, LLAMA_8B)
+    common = ("plan", "--config", path, "--gpu", "h100-80", "--weights-gib", "15", *TRAFFIC)
+    assert "1 replica has 49.0 GiB: what does not fit" in hostdoctor(*common).out
+    assert "of KV on each rank, 3 replicas have 169.5 GiB: all of it stays" in (
+        hostdoctor(*common, "--tp", "2", "--replicas", "3").out
+    )
 
 
 def test_nothing_stated_names_everything_that_is_missing(root_of: Root) -> None:

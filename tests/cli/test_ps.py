@@ -4,6 +4,7 @@ import json
 import os
 
 import jsonschema
+import msgspec
 import pytest
 
 from hostdoctor.cli.ps import look, status_of
@@ -115,6 +116,9 @@ def test_what_cannot_be_asked_is_refused() -> None:
         look(Running({}, None), Host(numa_nodes=NODES), (), "", None, deep=False)
     with pytest.raises(UsageError, match="no NUMA node 9"):
         look(running(), HOST, (7,), "", 9, deep=False)
+    beside = msgspec.structs.replace(HOST, numa_nodes=(*NODES, NumaNode(id=2, cpus="", kind="gpu-memory")))
+    with pytest.raises(UsageError, match="NUMA node 2 has no CPUs"):
+        look(running(), beside, (7,), "", 2, deep=False)
     with pytest.raises(UsageError, match="the driver does not show"):
         look(running(), Host(numa_nodes=NODES, gpus=(LOST,)), (7,), "0000:03:00.0", None, deep=False)
 

@@ -82,6 +82,44 @@ def test_more_than_the_node_holds_is_preferred_not_bound(captures: Path) -> None
     assert "--membind=0" in wrap(captures, "dgx-h100", "--gpus", "0", "--policy", "bind", "--", *SERVE).out
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*SERVE, "-tp", "2"), "the memory asked for fits the node"),
+        ((*SERVE, "--config", "x.yaml"), "could not be told"),
+        ((*SERVE, "-tp", "2", "--kv-transfer-config", "{}"), "could not be told"),
+        (("python", "-m", "sglang.launch_server", "--tp", "2", "--enable-hierarchical-cache"), "could not be told"),
+        (("./serve.sh",), "could not be told"),
+    ],
+)
+def test_that_memory_fits_is_said_only_where_it_is_known(captures: Path, words: tuple[str, ...], said: str) -> None:
+    ran = wrap(captures, "dgx-h100", "--gpus", "0,1", "--", *words)
+    assert [line for line in ran.out.splitlines() if "memory policy bind" in line and said in line]
+
+
+@pytest.mark.parametrize("version", ["0.24.0", "0.24", "0.26.1rc1", "0.27.0", "1.0", "2"])
+@pytest.mark.parametrize("gib", ["400", "600", "900"])
+def test_auto_and_budget_agree_on_what_fits_a_version(captures: Path, version: str, gib: str) -> None:
+    serve = (*SERVE, "-tp", "1", "--kv-offloading-size", gib)
+    words = line(captures, "dgx-h100", "--gpus", "0", "--engine-version", version, "--", *serve)
+    asked = version.removesuffix("rc1") if "." in version else f"{version}.0"
+    host = ("--from", str(captures / "dgx-h100"), "--gpus", "0", "--tp", "1")
+    told = hostdoctor("budget", *host, "--kv-offload-gib", gib, "--engine-version", asked)
+    assert told.status in (0, 2)
+    assert ("--membind=0" in words) == (told.status == 0)
+
+
+def test_a_version_of_large_numbers_is_no_usage_error(captures: Path) -> None:
+    assert line(captures, "dgx-h100", "--gpus", "0", "--engine-version", "202605.1", "--", *SERVE)[-1] == "a/model"
+
+
+def test_gpus_that_the_engine_leaves_idle_take_no_memory(captures: Path) -> None:
+    offload = ("--cpu-offload-gb", "120")
+    for size, policy in (("1", "--membind=0"), ("4", "--preferred=0")):  # four such copies do not fit, one does
+        ran = wrap(captures, "dgx-h100", "--gpus", "0,1,2,3", "--", *SERVE, "-tp", size, *offload)
+        assert policy in next(line for line in ran.out.splitlines() if line.startswith("  if works numactl"))
+
+
 def test_the_far_arm_is_the_other_node(captures: Path) -> None:
     words = line(captures, "dgx-h100", "--gpus", "0", "--arm", "far", "--", *SERVE)
     assert words[words.index("numactl") + 1 :][:2] == ["--cpunodebind=1", "--membind=1"]
@@ -172,3 +210,19 @@ def test_bytes_that_are_not_text_survive(captures: Path) -> None:
     ran = wrap(captures, "dgx-h100", "--gpus", "0", "--as", "args", "--", "cat", odd)
     assert ran.status == 0
     assert shlex.split(ran.out)[-1] == odd
+
+
+def test_an_engine_that_uses_fewer_gpus_than_there_are_gets_the_first(captures: Path) -> None:
+    words = line(captures, "dgx-h100", "--", *SERVE)  # tensor-parallel size 1
+    assert words[words.index("numactl") :] == ["numactl", "--cpunodebind=0", "--membind=0", *SERVE]
+    assert "CUDA_VISIBLE_DEVICES=0" in words
+    assert "CUDA_VISIBLE_DEVICES=0,1,2,3" in line(captures, "dgx-h100", "--", *SERVE, "-tp", "4")
+
+
+@pytest.mark.parametrize(
+    "words", [("--image", "x"), ("--memory-gib", "8", "--as", "docker"), ("--shm-gib", "8", "--as", "systemd")]
+)
+def test_an_option_without_a_place_in_the_form_is_refused(captures: Path, words: tuple[str, ...]) -> None:
+    ran = wrap(captures, "dgx-h100", *words, "--", "/usr/bin/vllm", "serve", "m")
+    assert (ran.status, ran.out) == (64, "")
+    assert words[0] in ran.err

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from hostdoctor.cli.app import COMMANDS
+from tests.lab import copies, memory
 from tests.lab.machine import DISKS, GPUS
 from tests.lab.processes import LOOKS, PROCESSES, numastat, running
 from tests.lab.reader import read_kernel
@@ -101,6 +102,20 @@ def without_numactl(state: ExitStack) -> None:
     state.callback(Path("/usr/bin/numactl.away").rename, place)
 
 
+def slow_link(state: ExitStack) -> None:
+    """Let the GPU on node 0 run a lower generation than it can, also while something is copied to it."""
+    bare_metal(state)
+    for bdf in (GPUS[0], "0000:20:00.0"):
+        state.enter_context(written({f"/sys/bus/pci/devices/{bdf}/current_link_speed": "16.0 GT/s PCIe"}))
+    if copies.is_built():
+        copies.keep()
+
+
+def copying(what: str) -> tuple[str, ...]:
+    """Return the command that measures copies in the way that ``tests/lab/copies.py`` calls so."""
+    return (sys.executable, "-m", "tests.lab.copies", what)
+
+
 CHECK = ("check", "--format", "json")
 PLACED = (sys.executable, "-m", "tests.lab.placed", "a word", "$(b)")
 BINDINGS = {
@@ -150,10 +165,20 @@ def compared(name: str, *options: str) -> tuple[str, ...]:
 
 
 CAPTURE = {"capture": ("capture", "-o", str(OUT / "plain" / "capture.tar.gz"))} if "capture" in COMMANDS else {}
+MEASURED = (sys.executable, "-m", "tests.lab.measuring")
+MEMORY = ("memory", "--size-mib", "16", "--rounds", "2", "--warmup", "0.1", "--quick", "--format", "json")
+NVME = ("nvme", "--seconds", "1", "--repeats", "1", "--block-kib", "16", "--depth", "8", "--quick", "--format", "json")
 SCENARIOS = {
     "plain": Scenario(
-        runs={"topo": ("topo", "--format", "json"), "topo-text": ("topo",), "check": CHECK, **CAPTURE},
+        runs={
+            "topo": ("topo", "--format", "json"),
+            "topo-text": ("topo",),
+            "check": CHECK,
+            "budget": memory.BUDGET,
+            **CAPTURE,
+        },
         tools={
+            "meminfo": ("cat", "/proc/meminfo"),
             "bug-report": (sys.executable, "-m", "tests.support.bug_report"),
             "numactl": ("numactl", "--hardware"),
             "lspci": ("lspci", "-D", "-nnvvv"),
@@ -186,7 +211,17 @@ SCENARIOS = {
         tools=run_wrapped("gpu1") | run_wrapped("gpu1", strict=True),
         prepare=without_numactl,
     ),
-    "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
+    **{
+        f"memory-{state}": Scenario(runs={"budget": memory.BUDGET}, tools=memory.MEASURE, prepare=prepare)
+        for state, prepare in memory.STATES.items()
+    },
+    **{
+        f"group-{state}": Scenario(
+            runs={"budget": memory.BUDGET}, tools=tools, prepare=prepare, before=(*IN_CGROUP, memory.GROUP)
+        )
+        for state, (prepare, tools) in memory.GROUPS.items()
+    },
+    "membind": Scenario(runs={"budget": memory.TOO_MUCH}, tools=memory.BOUND),
     "processes": Scenario(
         runs={}, tools=LOOKS | {f"numastat-{name}": numastat(name) for name in PROCESSES}, prepare=running
     ),
@@ -205,6 +240,31 @@ SCENARIOS = {
         before=(*IN_CGROUP, "/sys/fs/cgroup/near0"),
     ),
     "processes-nobody": Scenario(runs={}, tools={"all": LOOKS["all"]}, prepare=running, user=NOBODY),
+    "copies": Scenario(
+        runs={"no-driver": ("measure", "copy", "--gpu", "0")},
+        tools={what: copying(what) for what in ("1.0", "1.3", "2.0", "placed", "contended")},
+    ),
+    "copies-cpuset": Scenario(
+        runs={"copy": ("measure", "copy", "--gpu", "0")}, prepare=cpuset, before=(*IN_CGROUP, "/sys/fs/cgroup/near0")
+    ),
+    "copies-slow-link": Scenario(
+        runs={"check": (*CHECK, "--measured", str(copies.DOCUMENT)), "idle": CHECK}, prepare=slow_link
+    ),
+    "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
+    "measure": Scenario(
+        runs={},
+        tools={
+            "memory": (*MEASURED, *MEMORY, "--native-chase"),
+            "memory-interpreted": (*MEASURED, *MEMORY, "--no-bandwidth"),
+            "nvme-near1": (*MEASURED, *NVME, "--drive", "serial:NEAR1"),
+        },
+    ),
+    "measure-cpuset": Scenario(
+        runs={},
+        tools={"memory": (*MEASURED, *MEMORY, "--native-chase", "--no-bandwidth")},
+        prepare=cpuset,
+        before=(*IN_CGROUP, "/sys/fs/cgroup/near0"),
+    ),
 }
 
 

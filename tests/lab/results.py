@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-FLEETING = ("free_bytes", "memory")  # what changes from one run to the next
+FLEETING = ("free_bytes", "memory", "memory_groups")  # what changes from one run to the next
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):

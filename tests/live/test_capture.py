@@ -26,7 +26,7 @@ def differing(live: dict[str, Any], again: dict[str, Any]) -> dict[str, tuple[An
     """Return what differs between two hosts, what changes by itself or by nature left out."""
     for host in (live, again):
         host["sources"] = host["sources"][1:]
-        host["block_devices"] = host["is_live"] = None
+        host["block_devices"] = host["is_live"] = host["memory"] = host["memory_groups"] = None
         for node in host["numa_nodes"]:
             node["free_bytes"] = node["memory"] = None
     return {key: (live[key], again[key]) for key in live if live[key] != again[key]}

@@ -45,7 +45,7 @@ def ended(started: Started) -> Ended:
 
 
 def test_it_is_the_same_process_with_clean_signals_and_streams(run: Any) -> None:
-    started = run("--gpus", "0", "--", sys.executable, "-c", SHOW)
+    started = run("--gpus", "0", "--policy", "bind", "--", sys.executable, "-c", SHOW)
     pid = started.process.pid
     done = ended(started)
     shown = json.loads(done.out)
@@ -57,7 +57,7 @@ def test_it_is_the_same_process_with_clean_signals_and_streams(run: Any) -> None
     assert set(shown["fds"]) <= {"0", "1", "2", "3"}  # 3 reads the folder
     assert shown["devices"] == "0"
     assert shown["locale"] == os.environ.get("LC_ALL")
-    assert done.err.startswith("hostdoctor: GPU0: memory bound to node 0")
+    assert done.err.startswith("hostdoctor: GPU0: memory ")
     assert done.err.count("\n") == 1
 
 
@@ -94,6 +94,35 @@ def test_a_command_that_is_not_there_is_127_and_one_that_may_not_be_run_126(run:
     assert ended(run("--gpus", "0", "--", str(tmp_path / "notes"))).status == 126
 
 
+def test_a_script_without_an_interpreter_is_the_shells(run: Any, tmp_path: Path) -> None:
+    script = tmp_path / "start"
+    script.write_text('echo "$0 $*"; exit 7\n', encoding="ascii")
+    script.chmod(0o755)
+    for name in (str(script), "start"):
+        done = ended(run("--gpus", "0", "--", name, "a b", PATH=f"{tmp_path}:{os.environ['PATH']}"))
+        assert (done.status, done.out) == (7, f"{script} a b\n")
+    (tmp_path / "other").write_bytes(b"\x7fELF\0 of another machine")
+    (tmp_path / "other").chmod(0o755)
+    assert ended(run("--gpus", "0", "--", str(tmp_path / "other"))).status == 126
+
+
+@pytest.mark.parametrize("stream", ["2>/dev/full", "2>&-", ">&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_or_full_keep_nothing_from_starting(run: Any, tmp_path: Path, stream: str) -> None:
+    told = tmp_path / "told"
+    hostdoctor = f"{sys.executable} -m hostdoctor run --gpus 0 -- sh -c 'echo here >{told}; exit 7' {stream}"
+    assert ended(run("--gpus", "0", "--", "sh", "-c", hostdoctor)).status == 7
+    assert told.read_text(encoding="ascii") == "here\n"
+
+
+def test_a_caller_that_ignores_the_ends_of_children_changes_nothing(run: Any) -> None:
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    again = (sys.executable, "-c", ignoring, sys.executable, "-m", "hostdoctor", "run", "--gpus", "0", "--", "true")
+    done = ended(run("--gpus", "0", "--", *again))
+    assert (done.status, done.err.count("hostdoctor: GPU0: ")) == (0, 2)
+
+
 def test_a_gpu_on_the_node_that_this_machine_lacks_is_refused(run: Any) -> None:
     done = ended(run("--gpus", "3", "--", "true"))
     assert done.status == 2
@@ -106,6 +135,8 @@ def test_what_it_cannot_bind_it_does_not_start(run: Any) -> None:
         (("--gpus", "0,3", "--", "true"), 2),
         (("--gpus", "17", "--", "true"), 64),
         (("--gpus", "0"), 64),
+        (("--gpus", "0", "--", ""), 64),
+        (("--gpus", "0", "--", "env", "A=B", ""), 64),
         (("--engine", "nonsense", "--", "true"), 64),
         (("--gpus", "0", "--", "numactl", "-N", "1", "true"), 2),
     ):

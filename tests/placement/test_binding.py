@@ -158,7 +158,9 @@ class TestUnknownNode:
         found = bound(with_nodes(cards=cards), "1")
         assert (found.nodes, found.cpus, found.whole_nodes) == ((1,), "8-15", False)
         assert ("CPU affinity of its GPUs", "8-15") in [(r.source, r.value) for r in found.reasons]
-        assert any("CPUs of node 1 are known from its GPUs alone" in warning for warning in found.warnings)
+        assert any("CPUs of node 1 are known from GPUs alone" in warning for warning in found.warnings)
+        both = bound(with_nodes(cards=cards[:2]), "all").warnings
+        assert [warning[:17] for warning in both if "from GPUs alone" in warning] == ["CPUs of nodes 0-1"]
 
     def test_a_matrix_alone_does_not_list_every_node(self) -> None:
         cards = [gpu(0, cpus="0-7"), gpu(1, numa_node=None)]

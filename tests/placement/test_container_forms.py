@@ -355,3 +355,9 @@ def test_a_gpu_that_docker_could_not_find_is_refused(visible: str) -> None:
 def test_an_image_is_not_an_option() -> None:
     with pytest.raises(PlacementError, match="not the name of an image"):
         form(launch(), "docker", Container(image="--privileged"))
+
+
+@pytest.mark.parametrize("name", ["docker", "compose", "k8s"])
+def test_what_adapters_need_in_a_container_is_said(name: Form) -> None:
+    with_them = launch(environment={"NCCL_IB_HCA": "=mlx5_0", "UCX_NET_DEVICES": "mlx5_0:1"})
+    assert ["# RDMA needs" in form(one, name) for one in (with_them, launch())] == [True, False]

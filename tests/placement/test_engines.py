@@ -56,6 +56,22 @@ def command(line: str, engine: str | None = None) -> EngineCommand:
         ("taskset -c 0-3 vllm serve m", "vllm", "vllm"),
         ("python -m vllm.entrypoints.cli.main serve m -tp 2", "vllm", "python"),
         ("python -m vllm.entrypoints.cli.main bench serve", "generic", "python"),
+        ("python3 -um vllm.entrypoints.openai.api_server", "vllm", "python3"),
+        ("python3 -mvllm.entrypoints.openai.api_server", "vllm", "python3"),
+        ("python -IOX dev -Wignore --check-hash-based-pycs never -m sglang.launch_server", "sglang", "python"),
+        ("python -m pdb -m vllm.entrypoints.openai.api_server", "vllm", "python"),
+        ("python -m cProfile -o x -m torch.distributed.run train.py", "torchrun", "python"),
+        ("python -m pdb train.py", "generic", "python"),
+        ("python -m vllm serve m", "vllm", "python"),
+        ("python -m vllm bench serve", "generic", "python"),
+        ("python -m sglang.cli.main serve --model-path m", "sglang", "python"),
+        ("python -uc 'import vllm'", "generic", "python"),
+        ("env --ignore-env A.B=1 vllm serve m", "vllm", "vllm"),
+        ("timeout --sig KILL 10 vllm serve m", "vllm", "vllm"),
+        ("doas -u vllm vllm serve m", "vllm", "vllm"),
+        ("runuser -u vllm -- vllm serve m", "vllm", "vllm"),
+        ("prlimit --memlock=unlimited flock /run/lock vllm serve m", "vllm", "vllm"),
+        ("gdb --args python -m vllm.entrypoints.openai.api_server", "vllm", "python"),
         ("python serve.py", "generic", "python"),
         ("python -c 'import vllm' serve", "generic", "python"),
         ("python", "generic", "python"),
@@ -234,3 +250,49 @@ def test_any_words_are_read(words: list[str]) -> None:
     assert told.argv == tuple(words)
     assert 0 <= told.program <= len(words)
     assert told.end <= len(words)
+
+
+@pytest.mark.parametrize(
+    "line", ["su vllm -c 'vllm serve m'", "flock /run/lock -c 'vllm serve m'", "runuser vllm --command='vllm serve m'"]
+)
+def test_a_string_is_a_string_whoever_starts_it(line: str) -> None:
+    assert "stands in a string" in (command(line).hidden or "")
+
+
+@pytest.mark.parametrize("line", ["", "env", "env A=B", "nice -n 5", "sudo -u x", "''", "env A=B ''"])
+def test_a_line_without_a_command(line: str) -> None:
+    with pytest.raises(UsageError, match="no command to start"):
+        command(line)
+
+
+def test_data_parallel_attention_takes_no_gpus_of_its_own() -> None:
+    line = "python -m sglang.launch_server --tp 4 --dp 2"
+    assert (command(line).gpus_used, command(line + " --enable-dp-attention").gpus_used) == (8, 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("vllm serve m", True),
+        ("vllm serve m --cpu-offload-gb 10 --kv_offloading_size=5", True),
+        ("vllm serve m --cpu-offload-gb $N", False),
+        ("vllm serve m --cpu-offload 10", False),
+        ("vllm serve m --config x.yaml", False),
+        ("vllm serve m --kv-transfer-config {}", False),
+        ("vllm serve m --swap-space 40", False),
+        ("python -m sglang.launch_server --model-path m", True),
+        ("python -m sglang.launch_server --enable-hierarchical-cache", False),
+        ("python -m sglang.launch_server --hicache-size 100", False),
+        ("python -m sglang.launch_server --cpu-offload-gb 10", False),
+        ("llama-server -m x", False),
+        ("./serve.sh", False),
+    ],
+)
+def test_what_memory_the_words_leave_open(line: str, told: bool) -> None:
+    assert command(line).memory_told == told
+    assert not command("./serve.sh", "vllm").memory_told
+
+
+@pytest.mark.parametrize("key", ["kv_role", "kv-role"])
+def test_a_role_alone_tells_that_prefill_and_decode_are_apart(key: str) -> None:
+    assert command(f"vllm serve m --kv-transfer-config.{key} kv_producer").disaggregated is True

@@ -311,7 +311,10 @@ def test_a_named_engine_takes_its_flags_at_the_end() -> None:
 def test_gpus_that_the_engine_does_not_use_are_said() -> None:
     text = started("vllm serve m -tp 2", SPANNING, "0.33.0").warnings[0]
     assert "2 of the 4 GPUs selected; these lie on one node" in text
-    assert "8 GPUs, and 4 are selected" in started("vllm serve m -tp 8", SPANNING, "0.33.0").warnings[0]
+    for line in ("vllm serve m -tp 8", "vllm serve m -tp 4 -dp 2", "trtllm-serve m --tp_size 8", "sglang serve --tp 8"):
+        assert any("told to use 8 GPUs, and 4 are selected" in text for text in started(line, SPANNING).warnings)
+    assert "vLLM is told to use 4 GPUs, and 2 are selected" in started("vllm serve m -tp 4", NEAR0).warnings
+    assert not started("sglang serve --tp 2 --dp 2", NEAR0).warnings  # data-parallel attention shares the GPUs
 
 
 def test_a_binding_that_names_one_node_for_gpus_of_two_is_refused() -> None:
@@ -475,6 +478,9 @@ class TestNics:
         assert started("vllm serve m --nnodes 2 -tp 2", self.near).environment == named
         assert started("vllm serve m -tp 2", self.spanning, "0.33.0", nics=False).environment == ENV2
 
+    def test_llama_uses_neither(self) -> None:
+        assert started("llama-server -m m", self.spanning).environment == ENV2
+
     def test_each_rank_has_its_own(self) -> None:
         told = started("python x.py", self.spanning)
         assert [one.environment.get("NCCL_IB_HCA") for one in told.rank_commands] == ["=mlx5_10", "=mlx5_1"]
@@ -526,3 +532,55 @@ def test_the_callers_words_stay_in_their_order(
     if told.outer and to.spans:
         assert len(set(told.binding.mems)) > 1
         assert len(set(told.binding.nodes)) > 1
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("bash -c 'exec numactl -N 1 vllm serve m'", "already has numactl"),
+        ("bash -lc \"cd /srv; '/usr/bin/taskset' 0xff vllm serve m\"", "already has taskset"),
+        ("env -S 'numactl -m 1 vllm serve m'", "already has numactl"),
+        ("flock /run/lock -c 'numactl -N 1 vllm serve m'", "already has numactl"),
+        ("bash -c 'vllm serve m --numa-bind --numa-bind-nodes 1'", "already tells its engine"),
+        ("bash -c 'CUDA_VISIBLE_DEVICES=3 vllm serve m'", "CUDA_VISIBLE_DEVICES=3"),
+        ("apptainer exec --nv --env=CUDA_VISIBLE_DEVICES=3 x.sif vllm serve m", "CUDA_VISIBLE_DEVICES=3"),
+        ("mpirun -n 2 taskset 0xff ./a.out", "already has taskset"),
+        ("hwloc-bind node:0 -- vllm serve m", "already has hwloc-bind"),
+        ("docker-compose up", "--as docker"),
+        ("tmux new -d vllm serve m", "--as shell"),
+        ("systemctl start vllm", "--as systemd"),
+    ],
+)
+def test_bindings_that_stand_deeper_are_refused(line: str, text: str) -> None:
+    with pytest.raises(PlacementError) as caught:
+        started(line, NEAR0)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["bash -c 'CUDA_VISIBLE_DEVICES=0,1 vllm serve m'", "bash -c 'echo numactl; vllm serve m'", "sh -c true"]
+)
+def test_strings_without_a_binding_of_their_own_are_started(line: str) -> None:
+    assert started(line, NEAR0).outer
+
+
+@pytest.mark.parametrize(
+    "line", ["mpirun -n 4 python train.py", "accelerate launch train.py", "uv run deepspeed --num_gpus 4 train.py"]
+)
+def test_what_starts_ranks_itself_is_not_started_once_for_each(line: str) -> None:
+    with pytest.raises(PlacementError, match="starts the ranks itself"):
+        started(line, SPANNING)
+    assert started(line, NEAR0).outer
+    assert started("python mpirun.py", SPANNING).rank_commands
+
+
+def test_doas_drops_variables_as_sudo_does() -> None:
+    found = started("doas -u vllm vllm serve m", NEAR0)
+    assert found.environment == {}
+    assert found.argv[:5] == ("doas", "-u", "vllm", "env", "CUDA_VISIBLE_DEVICES=0,1")
+    assert any(warning.startswith("doas drops") for warning in found.warnings)
+
+
+def test_a_shortened_option_of_env_drops_variables_too() -> None:
+    found = started("env --ignore-env vllm serve m", NEAR0)
+    assert (found.environment, found.argv[2]) == ({}, "CUDA_VISIBLE_DEVICES=0,1")

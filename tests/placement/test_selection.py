@@ -203,6 +203,15 @@ class TestInstances:
         with pytest.raises(UsageError, match="no GPU 'MIG-"):
             chosen(pair(mig=False), MIG_ID)
 
+    @pytest.mark.parametrize("named", [f"MIG-{UUIDS[1]}/3/0", f"mig-{UUIDS[1].lower()[:14]}/3/0"])
+    def test_the_old_spelling_needs_a_divided_gpu_and_a_number(self, named: str) -> None:
+        assert chosen(pair(mig=True), named).visible_devices == f"MIG-{UUIDS[1]}/3/0"
+        for on, word in ((pair(mig=False), named), (pair(mig=True), named.partition("/")[0])):
+            with pytest.raises(UsageError, match="no GPU"):
+                chosen(on, word)
+            with pytest.raises(PlacementError, match="hides every GPU"):
+                chosen(on, devices=word)
+
     def test_indices_do_not_count_instances(self) -> None:
         with pytest.raises(UnknownNodeError, match="name instances by UUID"):
             chosen(pair(mig=True), devices="1")

@@ -169,6 +169,19 @@ def test_strict_lets_the_first_way_pass(bench: Bench) -> None:
     assert bench.start(script(launch("printer")), variables={"HOSTDOCTOR_STRICT": "1"}).returncode == 0
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("stream", ["2>/dev/full", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_or_full_keep_nothing_from_starting(
+    tmp_path: Path, shell: tuple[str, ...], stream: str
+) -> None:
+    needs(shell[0])
+    (tmp_path / "wrapper.sh").write_text(script(launch("sh", "-c", f"echo here >{tmp_path}/told; exit 7")))
+    for strict, status, told in (("1", 2, False), ("0", 7, True)):  # this machine is not the one of the binding
+        line = f"HOSTDOCTOR_STRICT={strict} {' '.join(shell)} {tmp_path}/wrapper.sh {stream}"
+        assert run(needs("sh"), "-c", line).returncode == status
+        assert (tmp_path / "told").exists() == told
+
+
 def test_an_engine_that_binds_itself_gets_no_outer_limit(bench: Bench) -> None:
     started = spanning()
     started = msgspec.structs.replace(started, argv=("printer", *started.argv[1:]))

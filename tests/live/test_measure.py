@@ -1,0 +1,296 @@
+"""``hostdoctor measure`` on this machine: what it leaves, what it refuses, and that signals keep what was measured."""
+
+import contextlib
+import http.server
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess  # noqa: TID251  runs the command line on a terminal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from hostdoctor.errors import OutputError
+from hostdoctor.measure.chase import MACHINE_CODE
+from hostdoctor.sources.whole_file import write_text
+from tests.cli.support import hostdoctor
+from tests.support.live_run import Started
+from tests.support.write_schemas import FOLDER
+
+pytestmark = pytest.mark.skipif(os.uname().machine not in MACHINE_CODE, reason="no machine code for this processor")
+needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not here")
+
+SHORT = ("--size-mib", "8", "--rounds", "4", "--warmup", "0", "--quick")
+LIMIT_S = 60
+
+
+def obeys(document: dict[str, Any], name: str) -> None:
+    schema = json.loads((FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(document, schema)
+
+
+def test_memory_is_measured_where_it_says() -> None:
+    ran = hostdoctor("measure", "memory", "--native-chase", *SHORT, "--format", "json")
+    assert ran.status == 0, ran.err
+    document = json.loads(ran.out)
+    obeys(document, "measure-memory")
+    assert (document["method"], document["interpreter_overhead_ns"]) == ("native", None)
+    assert document["size_bytes"] == document["wanted_bytes"] == 8 << 20
+    assert document["clock"]["reading_ns"] > 0
+    for buffer in document["buffers"]:
+        for placement in (buffer["placement_before"], buffer["placement_after"]):
+            assert placement["pages"] == {str(buffer["node"]): placement["asked"]}
+    (cell, *_) = [cell for cell in document["cells"] if cell["skipped"] is None]
+    latency = cell["latency"]
+    assert len(latency["visits_p50_ns"]) == 4
+    assert latency["batches"] >= 4
+    assert 0 < latency["p50_of_batch_means_ns"] <= latency["p99_of_batch_means_ns"]
+    assert cell["cpus"] == cell["cpus_seen"]
+    assert cell["read"]["p50_gbytes_per_s"] > 0
+
+
+def test_without_machine_code_no_latency_is_told() -> None:
+    ran = hostdoctor("measure", "memory", *SHORT, "--no-bandwidth")
+    assert ran.status == 0, ran.err
+    assert "ns of each load are the interpreter's, so only differences are told" in ran.out
+    assert "near" in ran.out
+    assert "p50 (p99)" not in ran.out
+
+
+def test_the_clocks_floor_and_the_pages_are_printed() -> None:
+    ran = hostdoctor("measure", "memory", "--native-chase", *SHORT, "--no-bandwidth")
+    assert "p50 (p99) of means of 10000 loads" in ran.out
+    assert "ns a reading" in ran.out
+    assert "100% of 2048 pages asked about are there (move_pages)" in ran.out
+
+
+def test_results_are_kept_in_a_file_that_is_never_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "memory.json"
+    ran = hostdoctor("measure", "memory", "--native-chase", *SHORT, "--no-bandwidth", "-o", str(file))
+    assert ran.status == 0, ran.err
+    obeys(json.loads(file.read_text(encoding="utf-8")), "measure-memory")
+    assert file.stat().st_mode & 0o077 == 0
+    again = hostdoctor("measure", "memory", *SHORT, "-o", str(file))
+    assert (again.status, "exists already" in again.err) == (64, True)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match="not written: No space left on device"):
+        write_text(tmp_path / "a.json", "text", force=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("memory", "--from", "gpu7.tar.gz"), 3, "experiments run on this host, now, not on a capture"),
+        (("nvme", "--from", "-", "--drive", "nvme0"), 3, "experiments run on this host, now, not on a capture"),
+        (("memory", "--size-mib", "9999999", "--quick"), 3, "nothing can be measured: node "),
+        (("memory", "--size-mib", "1"), 64, "see hostdoctor measure memory --help"),
+        (("nvme",), 64, "what to read?"),
+        (("nvme", "--drive", "a", "--file", "b"), 64, "give one"),
+        (("nvme", "--drive", "nvme77", "--quick"), 64, "no NVMe drive 'nvme77' here"),
+        (("nvme", "--file", "/proc/self/status", "--quick"), 3, "at least 16 MiB are needed"),
+        (("nvme", "--file", "/nonexistent", "--quick"), 3, "no such file or directory"),
+        (("nvme", "--drive", "nvme0", "--metrics-url", "http://127.0.0.1:1/"), 64, "only with --watch"),
+        (("nvme", "--watch", "1", "--metrics-url", "http://127.0.0.1:1/", "--quick"), 3, "refused"),
+        (("nvme", "--watch", "nan"), 64, "not a number of seconds"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_the_reason(words: tuple[str, ...], status: int, said: str) -> None:
+    ran = hostdoctor("measure", *words)
+    assert (ran.status, ran.out) == (status, ""), ran.err
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_terminated_measurement_keeps_what_was_measured(tmp_path: Path) -> None:
+    file = tmp_path / "memory.json"
+    words = ("--size-mib", "8", "--rounds", "10000", "--warmup", "0", "--quick", "-o", str(file))
+    run = Started(["measure", "memory", "--native-chase", *words])
+    wait_until(lambda: bound(run.process.pid))
+    time.sleep(1)  # some visits
+    run.process.send_signal(signal.SIGTERM)
+    ended = run.end()
+    assert (ended.status, ended.left) == (143, ()), ended.err
+    assert "ended early by SIGTERM: what was measured until then is kept" in ended.err
+    assert "CPUs of node" in ended.out
+    document = json.loads(file.read_text(encoding="utf-8"))
+    obeys(document, "measure-memory")
+    assert document["circumstances"]["interrupted"] == "SIGTERM"
+    measured = [cell["latency"] for cell in document["cells"] if cell["latency"]]
+    assert measured
+    assert all(len(latency["visits_p50_ns"]) < 10_000 for latency in measured)
+    assert all(buffer["placement_after"] for buffer in document["buffers"])
+
+
+def test_progress_is_shown_on_a_terminal_alone() -> None:
+    words = ("measure", "memory", "--size-mib", "8", "--rounds", "8", "--warmup", "0.5", "--quick")
+    terminal, other = pty.openpty()
+    with subprocess.Popen(
+        (sys.executable, "-m", "hostdoctor", *words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=other
+    ) as run:
+        os.close(other)
+        shown = drained(terminal)
+        assert run.stdout is not None
+        out = run.stdout.read().decode()
+    assert "measuring memory" in shown
+    assert "%" in shown
+    assert "measuring memory" not in out
+    assert hostdoctor(*words).err == ""
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file of 64 MiB whose blocks are all there."""
+    file = tmp_path_factory.mktemp("big") / "data"
+    file.write_bytes(os.urandom(1 << 20) * 64)
+    descriptor = os.open(file, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+    return file
+
+
+@needs_fio
+def test_figures_are_fios_own_to_the_digit(big: Path, tmp_path: Path) -> None:
+    file = tmp_path / "nvme.json"
+    words = ("--seconds", "1", "--repeats", "1", "--depth", "1", "--depth", "8", "--block-kib", "16", "--quick")
+    ran = hostdoctor("measure", "nvme", "--file", str(big), *words, "-o", str(file))
+    if "direct" in ran.err.lower():
+        pytest.skip(f"no direct reads here: {ran.err}")
+    assert ran.status == 0, ran.err
+    document = json.loads(file.read_text(encoding="utf-8"))
+    obeys(document, "measure-nvme")
+    assert {run["queue_depth"] for run in document["runs"]} == {1, 8}
+    for run in document["runs"]:
+        read = run["raw"]["jobs"][0]["read"]
+        percentiles = read["clat_ns"]["percentile"]
+        assert run["latency"]["p50_ns"] == percentiles["50.000000"]
+        assert run["latency"]["p99_ns"] == percentiles["99.000000"]
+        assert run["latency"]["p999_ns"] == percentiles["99.900000"]
+        assert run["latency"]["samples"] == read["clat_ns"]["N"] > 0
+        assert run["raw"]["jobs"][0]["job options"]["numa_cpu_nodes"] == str(run["cpu_node"])
+        assert run["policy_seen"] == f"bind:{run['cpu_node']}"
+        assert f"{percentiles['50.000000'] / 1000:.3f}" in ran.out
+
+
+@needs_fio
+def test_an_interrupt_ends_fio_and_keeps_what_was_measured(big: Path, tmp_path: Path) -> None:
+    file = tmp_path / "nvme.json"
+    words = ("--seconds", "2", "--repeats", "50", "--depth", "1", "--block-kib", "16", "--quick")
+    run = Started(["measure", "nvme", "--file", str(big), *words, "-o", str(file)])
+    seen: set[str] = set()
+
+    def second_run() -> bool:
+        seen.update(fio_pids(run))
+        return len(seen) > 1
+
+    wait_until(second_run)
+    run.process.send_signal(signal.SIGINT)
+    ended = run.end()
+    assert (ended.status, ended.left) == (130, ()), ended.err
+    assert "ended early by SIGINT" in ended.err
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert document["circumstances"]["interrupted"] == "SIGINT"
+    assert 1 <= len(document["runs"]) < 50
+    assert document["runs"][0]["latency"]["samples"] > 0
+
+
+def test_without_fio_the_package_is_named(big: Path, tmp_path: Path) -> None:
+    ended = Started(["measure", "nvme", "--file", str(big), "--quick"], environment={"PATH": str(tmp_path)}).end()
+    assert (ended.status, ended.out) == (3, "")
+    assert ended.err == "hostdoctor: fio is not installed (Debian, Ubuntu, Fedora: package fio)\n"
+
+
+class Engine(http.server.BaseHTTPRequestHandler):
+    """An engine whose counters rise from one reading to the next."""
+
+    readings = 0
+
+    def do_GET(self) -> None:
+        type(self).readings += 1
+        if self.path != "/metrics":
+            self.send_error(404)
+            return
+        page = (
+            f'vllm:prefix_cache_queries_total{{engine="0"}} {1000 * self.readings}\n'
+            f'vllm:prefix_cache_hits_total{{engine="0"}} {900 * self.readings}\n'
+        )
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(page.encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def engine() -> Iterator[str]:
+    server = http.server.HTTPServer(("127.0.0.1", 0), Engine)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_engines_hits_are_watched_in_differences(engine: str) -> None:
+    words = ("measure", "nvme", "--watch", "0.2", "--quick", "--metrics-url", f"{engine}/metrics")
+    ran = hostdoctor(*words)
+    assert ran.status == 0, ran.err
+    assert "vLLM prefix cache: 90.0 % of 1000 tokens found" in ran.out
+    document = json.loads(hostdoctor(*words, "--format", "json").out)
+    obeys(document, "watch-nvme")
+    assert document["caches"] == [{"cache": "vLLM prefix cache", "queries": 1000, "hits": 900, "hit_percent": 90.0}]
+    assert document["seconds"] >= 0.2
+
+
+def test_another_page_is_no_metrics(engine: str) -> None:
+    ran = hostdoctor("measure", "nvme", "--watch", "0.2", "--quick", "--metrics-url", f"{engine}/other")
+    assert (ran.status, "HTTP status 404" in ran.err) == (3, True)
+
+
+def wait_until(is_so: Any) -> None:
+    limit = time.monotonic() + LIMIT_S
+    while not is_so():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def bound(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return " bind:" in Path(f"/proc/{pid}/numa_maps").read_text(encoding="utf-8")
+    return False
+
+
+def fio_pids(run: Started) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            if parent == str(run.process.pid) and b"--name=hostdoctor" in (folder / "cmdline").read_bytes():
+                found.append(folder.name)
+    return found
+
+
+def drained(terminal: int) -> str:
+    """Return all that was written to a terminal until nobody writes any more."""
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while data := os.read(terminal, 1 << 16):
+            shown += data
+    os.close(terminal)
+    return shown.decode(errors="replace")
