@@ -66,7 +66,3 @@ def described(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
     except Exception:  # noqa: BLE001  its own __str__ may raise anything
         return type(error).__name__
-
-
-class MeasureError(HostdoctorError):
-    """An experiment cannot be made here: not permitted, no room, no second node, not this machine."""

@@ -29,7 +29,7 @@ COMMANDS = {
     "run": "Become a command, bound to the nodes of its GPUs.",
     "ps": "Print where running processes and their memory are, against their GPUs' nodes.",
     "measure": "Near against far: memory, drives, copies, measured on this host.",
-    "compare": "Compare a workload's results from the near and the far node, p99 with intervals.",
+    "compare": "Run a workload by turns near and far, or compare its results: p99 with intervals.",
 }
 
 
