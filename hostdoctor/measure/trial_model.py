@@ -160,6 +160,7 @@ class Experiment(Comparison, frozen=True, kw_only=True):
     interrupted. ``placement`` says for each arm where it was bound.
     """
 
+    kind: Literal["experiment"] = "experiment"
     production: Comparison | None = None
     complete: bool = True
     runs_planned: int = 0
