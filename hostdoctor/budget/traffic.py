@@ -1,8 +1,10 @@
 """What traffic asks of an engine: requests in it at once (Little's law), tokens a second, three profiles."""
 
+from itertools import pairwise
 from typing import Literal
 
 from hostdoctor.budget.request_log import RequestLog, Tokens
+from hostdoctor.errors import UsageError
 from hostdoctor.facts import Fact
 
 RETRY_FACTOR = 2.0  # on a bad day a retry leaves the first attempt running
@@ -68,7 +70,8 @@ def load_of(log: RequestLog, stated: Load) -> Load:
 
 
 def traffic_of(load: Load, growth_percent: float) -> Traffic:
-    """Return active requests, tokens a second and the three profiles of a load."""
+    """Return active requests, tokens a second and the three profiles; raise UsageError for impossible rates."""
+    _check_rates(load)
     rate = _first(load.rps, load.peak_rps)
     output = load.output_tokens.mean
     return Traffic(
@@ -81,6 +84,15 @@ def traffic_of(load: Load, growth_percent: float) -> Traffic:
         load=load,
         profiles=_profiles(load, growth_percent),
     )
+
+
+def _check_rates(load: Load) -> None:
+    """Raise UsageError where a shorter interval's busiest rate is below a longer one's, which cannot be."""
+    told = (("--rps", load.rps), ("--peak-rps", load.peak_rps), ("--burst-rps", load.burst_rps))
+    rates = [(option, rate) for option, rate in told if rate is not None]
+    for (option, rate), (shorter, peak) in pairwise(rates):
+        if peak < rate:
+            raise UsageError(f"{shorter}: {peak:g} is below {option} ({rate:g}): the busiest cannot be the quieter one")
 
 
 def _profiles(load: Load, growth_percent: float) -> tuple[Profile, ...]:

@@ -6,7 +6,7 @@ from hostdoctor.budget.advice import advise
 from hostdoctor.budget.document import BudgetDocument, Weights, document
 from hostdoctor.budget.fit import Largest, judge, largest_kv, largest_weights
 from hostdoctor.budget.growth import Engine, Growth, default_growth
-from hostdoctor.budget.kv import KvOptions, kv_cost
+from hostdoctor.budget.kv import BLOCK_TOKENS, KvOptions, kv_cost
 from hostdoctor.budget.layout import kv_layout
 from hostdoctor.budget.limits import Limit, sglang_limit, shm_limit, total_limits
 from hostdoctor.budget.model_files import layers_of_model
@@ -43,7 +43,7 @@ class Request(Fact, frozen=True, kw_only=True):
     cpu_offload_gib: float = 0.0
     kv_offload_gib: float = 0.0
     kv_bytes_per_token: int | None = None
-    block_tokens: int = 16
+    block_tokens: int | None = None
     growth_bytes: int | None = None
     api_servers: int = 1
     multimodal: bool = False
@@ -86,24 +86,31 @@ def whole_budget(source: Source, host: Host, request: Request) -> tuple[BudgetDo
         kv_gib=request.kv_offload_gib,
         ranks_per_engine=wish.ranks_per_engine,
     )
-    per_token, untold = _kv_bytes_per_token(request, sizes.tp)
+    per_token, block_tokens, untold = _kv_bytes_per_token(request, sizes.tp)
     notes = (*told.notes, *_notes(ranks, weights, request, kv_factor, growth), *untold)
     findings = advise(host, budget, wish, fit, largest, notes)
-    kv = kv_chunks(round(request.kv_offload_gib * GIB), per_token, request.block_tokens)
+    kv = kv_chunks(round(request.kv_offload_gib * GIB), per_token, block_tokens)
     shown = (*limits, *((shm,) if shm else ()))
     return document(budget, fit, largest, told, kv, weights, findings, shown, has_plan=request.has_plan), budget
 
 
-def _kv_bytes_per_token(request: Request, tp: int) -> tuple[int | None, tuple[str, ...]]:
-    """Return what an offloaded token takes over all ranks, as stated or by the model's config, and notes on it."""
+def _kv_bytes_per_token(request: Request, tp: int) -> tuple[int | None, int, tuple[str, ...]]:
+    """Return what an offloaded token takes over all ranks and the tokens of a block, with notes on them.
+
+    Both as stated, else by the model's config.
+    """
+    block_tokens = request.block_tokens or BLOCK_TOKENS
     if request.kv_bytes_per_token is not None or request.config is None:
-        return request.kv_bytes_per_token, ()
+        return request.kv_bytes_per_token, block_tokens, ()
     options = KvOptions(tp=tp, block_tokens=request.block_tokens)
     try:
         cost = kv_cost(kv_layout(model_config(request.config, request.config_path)), options)
     except (LayoutError, ParseError, UsageError) as error:
-        return None, (f"the pool in tokens is not known: {error}",)
-    return cost.offload_bytes_per_token, ("tokens are counted at 16 bits (--kv-bytes-per-token states another size)",)
+        return None, block_tokens, (f"the pool in tokens is not known: {error}",)
+    if cost.offload_bytes_per_token is None:
+        return None, block_tokens, ("the pool in tokens is not known: the model's states are offloaded too",)
+    notes = ("tokens are counted at 16 bits (--kv-bytes-per-token states another size)",)
+    return cost.offload_bytes_per_token, cost.block_tokens, notes
 
 
 def _sizes(request: Request, gpus: int) -> Wish:

@@ -52,7 +52,9 @@ def budget(
     kv_bytes_per_token: Annotated[
         int | None, typer.Option(metavar="BYTES", help="KV bytes of a token over all ranks: gives the pool in tokens.")
     ] = None,
-    block_size: Annotated[int, typer.Option(metavar="TOKENS", help="Tokens of a KV block.")] = 16,
+    block_size: Annotated[
+        int | None, typer.Option(metavar="TOKENS", help="Tokens of a KV block; 16, for MLA 64.")
+    ] = None,
     anon_gib: Annotated[
         float | None, typer.Option(metavar="GIB", help="What all the engine's processes will still grow by.")
     ] = None,
