@@ -57,11 +57,13 @@ class Traffic(Fact, frozen=True, kw_only=True):
 
 
 def load_of(log: RequestLog, stated: Load) -> Load:
-    """Return what a log shows, where the caller states nothing else."""
+    """Return what a log shows, where the caller states nothing else; its peaks are not below what is stated."""
+    rps = _first(stated.rps, log.rps)
+    peak_rps = _first(stated.peak_rps, _at_least(log.peak_rps, rps))
     return Load(
-        rps=_first(stated.rps, log.rps),
-        peak_rps=_first(stated.peak_rps, log.peak_rps),
-        burst_rps=_first(stated.burst_rps, log.burst_rps),
+        rps=rps,
+        peak_rps=peak_rps,
+        burst_rps=_first(stated.burst_rps, _at_least(log.burst_rps, _first(peak_rps, rps))),
         time_in_system_s=_first(stated.time_in_system_s, log.time_in_system_s),
         input_tokens=_merged(stated.input_tokens, log.input_tokens),
         output_tokens=_merged(stated.output_tokens, log.output_tokens),
@@ -138,6 +140,10 @@ def ceiling(number: float) -> int:
 
 def _times(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a * b
+
+
+def _at_least(seen: float | None, least: float | None) -> float | None:
+    return seen if seen is None or least is None else max(seen, least)
 
 
 def _first(*values: float | None) -> float | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from hostdoctor.budget.model_files import QUANTIZATION
 from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import Fact
 from hostdoctor.parsers.model_config import (
@@ -16,7 +17,6 @@ from hostdoctor.parsers.model_config import (
 )
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
-QUANTIZATION = "hf_quant_config.json"  # modelopt's, beside a config.json that says nothing of it
 MAX_INDEX_BYTES = 256 << 20
 _LENGTH_BYTES = 8  # a safetensors file begins with the length of its header
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit

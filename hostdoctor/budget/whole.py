@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from hostdoctor.budget.advice import advise
 from hostdoctor.budget.document import BudgetDocument, Weights, document
 from hostdoctor.budget.fit import Largest, judge, largest_kv, largest_weights
@@ -66,7 +68,7 @@ def whole_budget(source: Source, host: Host, request: Request) -> tuple[BudgetDo
     cards = [(gpu_label(host, gpu), gpu) for gpu in in_scope(host, Ask(gpus=request.positions))]
     version = parse_version(request.engine_version)
     sizes = _sizes(request, len(cards))
-    layers, weights = _weights(source, request, sizes.tp)
+    layers, weights = _weights(source, request, sizes)
     kv_factor = kv_rounding(request.engine, version)
     wish = _wish(sizes, request, layers, weights, kv_factor)
     ranks = _ranks(host, cards, wish, request)
@@ -137,14 +139,15 @@ def _ranks(host: Host, cards: list[Any], wish: Wish, request: Request) -> tuple[
     return place_ranks(host, cards, wish)
 
 
-def _weights(source: Source, request: Request, tp: int) -> tuple[Layers | None, Weights]:
+def _weights(source: Source, request: Request, sizes: Wish) -> tuple[Layers | None, Weights]:
     """Return the model's layers where they are told, and the rounding with where it comes from."""
     layers, path = None, ""
     if request.config is not None:
-        layers, path = layers_of_config(request.config, tp), request.config_path
+        layers, path = layers_of_config(request.config, sizes.tp), request.config_path
     elif request.model_folder is not None:
-        layers, path = layers_of_model(source, request.model_folder, tp)
+        layers, path = layers_of_model(source, request.model_folder, sizes.tp)
     if layers is not None:
+        layers = replace(layers, layers=-(-layers.layers // sizes.pp))  # the most that a pipeline's stage has
         return layers, Weights(rounding_factor=rounding_factor(layers.parameter_bytes), source=f"shapes of {path}")
     if not request.cpu_offload_gib:
         return None, Weights()

@@ -176,7 +176,9 @@ def _config(path: str) -> dict[str, Any] | None:
         return None
     from pathlib import Path
 
-    from hostdoctor.budget.model_files import read_config
+    from hostdoctor.budget.model_files import QUANTIZATION, read_config, with_quantization
     from hostdoctor.sources.tree import DiskTree
 
-    return read_config(DiskTree("/").read_bytes(str(Path(path).absolute())), path)
+    tree, file = DiskTree("/"), Path(path).absolute()
+    config = read_config(tree.read_bytes(str(file)), path)
+    return with_quantization(config, tree.read_bytes(str(file.parent / QUANTIZATION)))
