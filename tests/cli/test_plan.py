@@ -67,6 +67,15 @@ def test_a_cache_that_is_quantized_beside_the_config_needs_its_precision_said(tm
     assert (broken.status, broken.out, broken.err.count("\n")) == (3, "", 1)
 
 
+def test_weights_of_a_float32_checkpoint_are_said_to_be_loaded_at_half_their_size(tmp_path: Path) -> None:
+    path = write(tmp_path, LLAMA_8B | {"torch_dtype": "float32"})
+    (tmp_path / "model.safetensors.index.json").write_text('{"metadata": {"total_size": 32000000000}}', "utf-8")
+    told = planned("--config", path, "--gpu", "h100-80")
+    assert any("load as 16 bits" in note for note in told["notes"])
+    halved = planned("--config", path, "--gpu", "h100-80", "--weights-gib", "15")
+    assert not any("load as 16 bits" in note for note in halved["notes"])
+
+
 def test_a_log_s_peaks_are_not_below_a_stated_rate(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
     log.write_text("".join(f'{{"timestamp": {1000 + i}, "input_tokens": 1}}\n' for i in range(600)), encoding="utf-8")
