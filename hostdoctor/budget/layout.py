@@ -105,8 +105,9 @@ def _refuse(reader: _Reader) -> None:
             raise LayoutError(f"unsupported layout: {_shown(reader.type)}: {why}")
     if reader.get("is_encoder_decoder"):
         raise LayoutError("unsupported layout: an encoder-decoder model")
-    if reader.get("is_causal") is False:
-        raise LayoutError("unsupported layout: is_causal = False: an embedding model, which keeps no KV cache")
+    for name, both_ways in (("is_causal", False), ("use_bidirectional_attention", True)):
+        if reader.get(name) is both_ways:
+            raise LayoutError(f"unsupported layout: {name} = {both_ways}: an embedding model, which keeps no KV cache")
     if reader.fields.get("mask_token_id") is not None:
         raise LayoutError("unsupported layout: mask_token_id: a model that fills in masks, not one token after another")
     if reader.type in _LATENT_TYPES and "kv_lora_rank" not in reader.fields:
@@ -216,7 +217,7 @@ def _sliding(reader: _Reader, layers: int) -> tuple[int | None, list[bool]]:
     uses = _uses_window(reader)
     pattern = _pattern(reader)
     if kinds:
-        _restated(reader)
+        _restated(reader, kinds)
         return window, _by_kind(kinds, layers, window)
     if window is None or uses is False:
         return None, [False] * layers
@@ -249,8 +250,10 @@ def _pattern(reader: _Reader) -> int | None:
     return told.pop() if told else _PATTERN_TYPES[reader.type]
 
 
-def _restated(reader: _Reader) -> None:
-    """Take note of fields that say over again what ``layer_types`` says of each layer."""
+def _restated(reader: _Reader, kinds: list[Any]) -> None:
+    """Take note of fields that say over again what ``layer_types`` says of each layer; refuse a contradiction."""
+    if reader.get("use_sliding_window") is False and "sliding_attention" in kinds:
+        raise LayoutError("unsupported layout: use_sliding_window is false, and layer_types names sliding layers")
     for name in (*_PATTERN_FIELDS, "global_attn_every_n_layers", "order_of_interleaved_layers"):
         reader.get(name)
 

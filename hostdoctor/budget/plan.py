@@ -95,8 +95,10 @@ class Fit(Fact, frozen=True, kw_only=True):
 
 
 class Plan(Fact, frozen=True, kw_only=True):
-    """The plan. ``fits``: false where not one sequence fits, or the normal or long profile not on stated replicas.
+    """The plan.
 
+    ``fits``: false where not one sequence fits, or not one request of the normal or long profile, or not these profiles
+    on stated replicas.
     ``alive_kv_bytes`` is what all sessions that are alive would hold, on each rank, over all replicas. ``notes`` are
     what was assumed and what to look at; ``missing`` the figures without which the plan is not finished.
     """
@@ -338,7 +340,10 @@ def _verdict(vram: Vram, cost: KvCost | None, fits: tuple[Fit, ...], replicas: i
         return None
     if not cost.sessions(vram.kv_bytes, 1):
         return False
-    return not (replicas and any(fit.fits is False for fit in fits if fit.name in _JUDGED))
+    judged = [fit for fit in fits if fit.name in _JUDGED]
+    if any(fit.sessions_per_replica == 0 and fit.planned_requests != 0 for fit in judged):
+        return False  # not one such request, however many replicas
+    return not (replicas and any(fit.fits is False for fit in judged))
 
 
 def _alive(traffic: Traffic, fits: tuple[Fit, ...]) -> int | None:

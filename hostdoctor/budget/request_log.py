@@ -226,7 +226,7 @@ def _summary(rows: Iterator[_Row | None], path: Path) -> RequestLog:
         rps=rates.normal_hour(),
         peak_rps=rates.busiest_minute(),
         burst_rps=rates.busiest_second(),
-        time_in_system_s=waited / waits if waits else None,
+        time_in_system_s=waited / waits if waited else None,
     )
 
 

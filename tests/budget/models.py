@@ -173,6 +173,15 @@ REFUSED: dict[str, tuple[Fields, str]] = {
     "DeepSeek-V2 that tells no latent": (dense("deepseek_v2", 27, 16, 16, 2048), "kv_lora_rank is absent"),
     "an embedding model that sees both ways": (LLAMA_8B | {"is_causal": False}, "is_causal"),
     "one that says so beside its language model": ({"is_causal": False, "text_config": LLAMA_8B}, "is_causal"),
+    "EmbeddingGemma": (
+        dense("gemma3_text", 24, 3, 1, 768, head_dim=256, sliding_window=512, use_bidirectional_attention=True),
+        "embedding model",
+    ),
+    "layers that slide without a window in use": (
+        dense("qwen3", 2, 32, 8, 4096, head_dim=128, sliding_window=4096, use_sliding_window=False,
+              layer_types=["sliding_attention", "full_attention"]),
+        "use_sliding_window is false",
+    ),
     "an encoder-decoder that says so there": ({"is_encoder_decoder": True, "text_config": LLAMA_8B}, "encoder-decoder"),
     "NV-Embed": ({"text_config": dense("bidir_mistral", 32, 32, 8, 4096, sliding_window=None)}, "embedding model"),
     "a diffusion model": (dense("Dream", 28, 28, 4, 3584), "diffusion"),

@@ -76,6 +76,16 @@ def test_weights_of_a_float32_checkpoint_are_said_to_be_loaded_at_half_their_siz
     assert not any("load as 16 bits" in note for note in halved["notes"])
 
 
+@pytest.mark.parametrize(
+    "more", [("--max-model-len", "1000"), ("--used-gib", "79.9"), ("--max-model-len", "5000", "--replicas", "999")]
+)
+def test_requests_longer_than_any_replica_holds_do_not_fit(tmp_path: Path, more: tuple[str, ...]) -> None:
+    ran = hostdoctor(
+        "plan", "--config", write(tmp_path, LLAMA_8B), "--gpu", "h100-80", "--weights-gib", "16", *TRAFFIC, *more
+    )
+    assert (ran.status, ran.err) == (2, "")
+
+
 def test_a_log_s_peaks_are_not_below_a_stated_rate(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
     log.write_text("".join(f'{{"timestamp": {1000 + i}, "input_tokens": 1}}\n' for i in range(600)), encoding="utf-8")
