@@ -68,12 +68,12 @@ def test_every_rank_keeps_the_whole_latent() -> None:
 
 
 def test_offload_chunks_of_llama_hold_every_rank_s_share() -> None:
-    chunks = offload_chunks(100 * GIB, kv_cost(LLAMA, KvOptions(tp=2)).offload_bytes_per_token, 16)
+    chunks = offload_chunks(100 * GIB, kv_cost(LLAMA, KvOptions(tp=2)).offload_bytes_per_token or 0, 16)
     assert (chunks.bytes_per_chunk, chunks.chunks, chunks.tokens) == (2_097_152, 51_200, 819_200)
 
 
 def test_offload_chunks_of_deepseek_hold_the_latent_once() -> None:
-    chunks = offload_chunks(100 * GIB, kv_cost(DEEPSEEK, KvOptions(tp=8)).offload_bytes_per_token, 64)
+    chunks = offload_chunks(100 * GIB, kv_cost(DEEPSEEK, KvOptions(tp=8)).offload_bytes_per_token or 0, 64)
     assert (chunks.bytes_per_chunk, chunks.chunks, chunks.tokens) == (4_497_408, 23_874, 23_874 * 64)
 
 
