@@ -46,7 +46,8 @@ def capture(
     from hostdoctor import __version__
     from hostdoctor.sources.recording import RecordingSource
     from hostdoctor.sources.snapshot import members, snapshot
-    from hostdoctor.sources.tar_writing import refuse_bad_target, write_archive
+    from hostdoctor.sources.tar_writing import write_archive
+    from hostdoctor.sources.whole_file import refuse_bad_target
 
     refuse_bad_target(output, force=force)
     recording = RecordingSource(open_evidence(from_, demo=False, timeout_s=timeout_of(timeout, quick=quick)))

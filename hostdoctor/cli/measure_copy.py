@@ -89,7 +89,7 @@ def copy(
     from hostdoctor.measure.copies_model import Direction, Loop, Memory, Settings
     from hostdoctor.measure.copies_plan import plan_copies
     from hostdoctor.outputs.measure_copy_text import render_copies
-    from hostdoctor.sources.tar_writing import refuse_bad_target
+    from hostdoctor.sources.whole_file import refuse_bad_target
 
     settings = Settings(
         pairs=pairs or 0,

@@ -55,7 +55,7 @@ def memory(
     from hostdoctor.measure.memory import MemoryExperiment, MemoryOptions, enough_rounds
     from hostdoctor.measure.memory_plan import MIB, plan_memory, read_limits
     from hostdoctor.outputs.measure_text import render_memory
-    from hostdoctor.sources.tar_writing import refuse_bad_target
+    from hostdoctor.sources.whole_file import refuse_bad_target
 
     refuse_evidence(from_)
     if output is not None:

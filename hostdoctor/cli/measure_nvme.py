@@ -71,7 +71,7 @@ def nvme(
     from_: NotLiveOption = None,
 ) -> None:
     """Measure or watch, print, keep."""
-    from hostdoctor.sources.tar_writing import refuse_bad_target
+    from hostdoctor.sources.whole_file import refuse_bad_target
 
     refuse_evidence(from_)
     _refuse_mixed(drive, file, watch, metrics_url)

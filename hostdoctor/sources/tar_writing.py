@@ -1,16 +1,14 @@
 """Writing a capture: a tar.gz that is the same for the same content, put in place whole or not at all."""
 
-import contextlib
 import os
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from hostdoctor.errors import OutputError, UsageError
 from hostdoctor.sources.tar_reading import BLOCK
+from hostdoctor.sources.whole_file import whole_file
 
 _END = bytes(2 * BLOCK)
 _PIECE_BYTES = 1 << 20
@@ -20,57 +18,16 @@ _TIME = b"%011o\0" % 0
 _TAIL = b"ustar\00000" + bytes(64) + b"%07o\0%07o\0" % (0, 0)
 
 
-def refuse_bad_target(path: Path, *, force: bool) -> None:
-    """Raise UsageError where a file cannot be meant to be written: a folder, a device, one that exists, no folder."""
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder: name a file in it")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: no such folder: {path.parent}")
-    if os.path.lexists(path):
-        if not force:
-            raise UsageError(f"{path}: exists already (--force replaces it)")
-        if path.is_symlink() or not path.is_file():
-            raise UsageError(f"{path}: not a regular file")
-
-
 def write_archive(path: Path, members: Mapping[str, bytes | str | None], *, force: bool) -> int:
     """Write a tar.gz, readable by its owner alone, and return its size in bytes.
 
     Raises UsageError when the file exists and ``force`` is not given, OutputError when it cannot be written; then
     nothing is left behind.
     """
-    refuse_bad_target(path, force=force)
-    temporary = None
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.parent)
-        temporary = Path(name)
-        with open(descriptor, "wb") as stream:  # noqa: PTH123  a descriptor
-            _write(stream, members)
-            stream.flush()
-            os.fsync(stream.fileno())
-            size = stream.tell()
-        put_in_place(temporary, path, force=force)
-    except OSError as error:
-        raise OutputError(f"{path}: not written: {error.strerror}") from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-    return size
-
-
-def put_in_place(temporary: Path, path: Path, *, force: bool) -> None:
-    """Give the file its name; without ``force`` never over one that came into being meanwhile."""
-    if not force:
-        try:
-            path.hardlink_to(temporary)
-        except FileExistsError:
-            raise UsageError(f"{path}: exists already (--force replaces it)") from None
-        except OSError:  # a file system without hard links
-            refuse_bad_target(path, force=False)
-        else:
-            return
-    temporary.replace(path)
+    with whole_file(path, force=force) as stream:
+        _write(stream, members)
+        stream.flush()
+        return stream.tell()
 
 
 def _write(stream: IO[bytes], members: Mapping[str, bytes | str | None]) -> None:
