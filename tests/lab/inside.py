@@ -1,8 +1,8 @@
 """Runs in the guest, as root: brings the kernel into one state after another, and keeps what hostdoctor says of each.
 
 To add a scenario, add a row to ``LOOKING`` or ``EXPERIMENTS``: each is one boot. Each scenario leaves
-/out/SCENARIO/kernel.json (what the kernel showed meanwhile) and for each of its runs /out/SCENARIO/RUN.json (exit status
-and both streams); ``Guest.run`` reads them.
+/out/SCENARIO/kernel.json (what the kernel showed meanwhile) and for each of its runs /out/SCENARIO/RUN.json (exit
+status and both streams); ``Guest.run`` reads them.
 """
 
 import json
