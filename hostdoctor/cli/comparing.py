@@ -238,6 +238,8 @@ def _launch(asked: Asked, source: Source, host: Host, words: tuple[str, ...], ar
             use_isolated=asked.use_isolated,
         )
         return place(source, host, wish, list(words), FULL_TIMEOUT_S)
+    from msgspec import structs
+
     from hostdoctor.placement.engine_version import installed_version
     from hostdoctor.placement.engines import recognise
     from hostdoctor.placement.launching import launch
@@ -251,7 +253,8 @@ def _launch(asked: Asked, source: Source, host: Host, words: tuple[str, ...], ar
         raise UsageError("--far-node is --node: --arms near,near is near against itself")
     command = recognise(list(words), asked.engine or None)
     binding = bind_to_node(host, node, arm=arm, use_isolated=asked.use_isolated)
-    return launch(binding, command, version=installed_version(command, FULL_TIMEOUT_S), nics=False)
+    placed = launch(binding, command, version=installed_version(command, FULL_TIMEOUT_S), nics=False)
+    return structs.replace(placed, warnings=binding.warnings)  # the others count GPUs, and none is meant
 
 
 def _rates(asked: Asked, *, has_result: bool) -> tuple[float | None, float | None]:

@@ -101,6 +101,7 @@ class TestArms:
         assert swapped.arms["near"].intended.mems == (1,)
         assert swapped.arms["far"].intended.mems == (0,)
         assert swapped.arms["near"].environment == {}
+        assert not any("GPU" in note for arm in plan.arms.values() for note in arm.notes)
 
 
 class TestRefusals:
