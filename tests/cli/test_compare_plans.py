@@ -140,6 +140,7 @@ class TestRefusals:
         ("changes", "told"),
         [
             ({"command": ()}, "give a command after --"),
+            ({"command": ("cat", "\udcff")}, "not UTF-8"),
             ({"arms": "near,left"}, "'left' is none of current, near, far"),
             ({"arms": "current,far"}, "near must be among them"),
             ({"arms": "near,far,far"}, "each once"),
