@@ -21,4 +21,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         path = item.path.relative_to(root) if item.path.is_relative_to(root) else item.path
         if path.parts[0] not in SPREAD:
-            item.add_marker(pytest.mark.xdist_group(path.parts[0] if path.parts[0] in TOGETHER else str(path)))
+            item.add_marker(pytest.mark.xdist_group(str(path.parent if path.parts[0] in TOGETHER else path)))

@@ -90,12 +90,12 @@ class KvCost(Fact, frozen=True, kw_only=True):
     """What sequences cost. All bytes are on one rank, but ``bytes_per_token_total`` on all ranks together.
 
     ``offload_bytes_per_token`` is what an offloaded token takes in host memory: a latent that every rank holds is kept
-    once there. ``fixed_bytes`` are the state layers of one sequence.
+    once there; None where a model's states are offloaded too. ``fixed_bytes`` are the state layers of one sequence.
     """
 
     bytes_per_token_per_rank: int
     bytes_per_token_total: int
-    offload_bytes_per_token: int
+    offload_bytes_per_token: int | None
     block_tokens: int
     windows: tuple[WindowCost, ...] = ()
     fixed_bytes: int = 0
@@ -175,7 +175,7 @@ def kv_cost(layout: KvLayout, options: KvOptions) -> KvCost:
     return KvCost(
         bytes_per_token_per_rank=per_rank,
         bytes_per_token_total=per_rank * options.tp,
-        offload_bytes_per_token=(own - latent) * options.tp + latent,
+        offload_bytes_per_token=None if layout.state else (own - latent) * options.tp + latent,
         block_tokens=block,
         windows=windows,
         fixed_bytes=layout.state.layers * page_bytes * pages if layout.state else 0,
@@ -198,13 +198,19 @@ def _attention_bytes(layout: KvLayout, options: KvOptions, draft: int) -> tuple[
     sliding: dict[int, int] = {}
     for group in layout.attention:
         each = _layer_bytes(group, options)
-        if group.window_tokens is None or not options.hybrid_manager:
+        if not options.hybrid_manager or not _slides(group, layout.max_tokens):
             growing += each * group.layers
         else:
-            sliding[group.window_tokens] = sliding.get(group.window_tokens, 0) + each * group.layers
+            window = group.window_tokens or 0
+            sliding[window] = sliding.get(window, 0) + each * group.layers
     if draft and layout.attention:
         growing += draft * _layer_bytes(layout.attention[0], options)
     return growing, sliding
+
+
+def _slides(group: AttentionLayers, max_tokens: int | None) -> bool:
+    """Tell whether a context can outgrow the window; one that it cannot outgrow is full attention."""
+    return group.window_tokens is not None and (max_tokens is None or group.window_tokens < max_tokens)
 
 
 def _layer_bytes(group: AttentionLayers, options: KvOptions) -> int:

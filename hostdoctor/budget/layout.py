@@ -9,6 +9,7 @@ from hostdoctor.errors import LayoutError
 from hostdoctor.parsers.model_config import ModelConfig, count
 
 MAX_LAYERS = 10_000
+MAX_STRETCH = 1024  # of a context by YaRN; DeepSeek-V3's 40 is the most seen
 # Attention that the fields of a config alone do not describe, by the beginning of the model type.
 _REFUSED = {
     "deepseek_v4": "compressed attention (compress_ratios)",
@@ -35,6 +36,10 @@ _REFUSED = {
     "recurrent_gemma": "attention mixed with recurrent layers",
     "mllama": "cross-attention layers",
     "whisper": "cross-attention layers",
+    "bidir": "an embedding model, which keeps no KV cache",
+    "dream": "a diffusion model, which writes no token after another",
+    "llada": "a diffusion model, which writes no token after another",
+    "sdar": "a diffusion model, which writes no token after another",
 }
 _LATENT_TYPES = frozenset(
     ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "glm4_moe_lite", "pangu_ultra_moe", "axk1")
@@ -48,6 +53,7 @@ _NEED_WINDOW = ("mistral", "gemma2", "gemma3", "cohere2", "gpt_oss", "olmo3", "e
 _HEADS_ARE_KV_HEADS = frozenset(("llama", "olmo", "phi", "gpt_neox", "opt"))
 _WINDOW_EVERYWHERE = frozenset(("mistral", "mixtral", "phi3", "phimoe", "starcoder2"))
 _PATTERN_TYPES = {"gemma3_text": 6, "gemma3": 6, "cohere2": 4}  # one full layer in so many, where not told
+_PATTERN_FIELDS = ("sliding_window_pattern", "_sliding_window_pattern")
 _MTP_FIELDS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_transformer_layers")
 
 
@@ -95,10 +101,17 @@ def kv_layout(config: ModelConfig) -> KvLayout:
 
 def _refuse(reader: _Reader) -> None:
     for name, why in _REFUSED.items():
-        if reader.type.startswith(name):
+        if reader.type.lower().startswith(name):
             raise LayoutError(f"unsupported layout: {_shown(reader.type)}: {why}")
     if reader.get("is_encoder_decoder"):
         raise LayoutError("unsupported layout: an encoder-decoder model")
+    for name, both_ways in (("is_causal", False), ("use_bidirectional_attention", True)):
+        if reader.get(name) is both_ways:
+            raise LayoutError(f"unsupported layout: {name} = {both_ways}: an embedding model, which keeps no KV cache")
+    if reader.fields.get("mask_token_id") is not None:
+        raise LayoutError("unsupported layout: mask_token_id: a model that fills in masks, not one token after another")
+    if reader.type in _LATENT_TYPES and "kv_lora_rank" not in reader.fields:
+        raise LayoutError("unsupported layout: kv_lora_rank is absent")
 
 
 def _kind(reader: _Reader) -> Callable[[_Reader], KvLayout]:
@@ -201,10 +214,10 @@ def _sliding(reader: _Reader, layers: int) -> tuple[int | None, list[bool]]:
     if reader.get("sliding_window_size") not in (None, window):
         raise LayoutError("unsupported layout: sliding_window and sliding_window_size differ")
     kinds = _listed(reader, "layer_types")
-    reader.get("max_window_layers")
-    uses = reader.get("use_sliding_window")
+    uses = _uses_window(reader)
     pattern = _pattern(reader)
     if kinds:
+        _restated(reader, kinds)
         return window, _by_kind(kinds, layers, window)
     if window is None or uses is False:
         return None, [False] * layers
@@ -217,12 +230,32 @@ def _sliding(reader: _Reader, layers: int) -> tuple[int | None, list[bool]]:
     raise LayoutError(f"unsupported layout: sliding_window = {window}, but not which layers slide")
 
 
+def _uses_window(reader: _Reader) -> object:
+    """Return ``use_sliding_window`` as told."""
+    reader.get("max_window_layers")
+    if reader.get("full_attn_mod") not in (None, 1):
+        raise LayoutError("unsupported layout: full_attn_mod: full attention in some layers alone")
+    return reader.get("use_sliding_window")
+
+
 def _pattern(reader: _Reader) -> int | None:
     """Return one full layer in how many, for the types that say it so."""
     if reader.type not in _PATTERN_TYPES:
         return None
-    told = reader.optional("sliding_window_pattern") or reader.optional("_sliding_window_pattern")
-    return told or _PATTERN_TYPES[reader.type]
+    told = {number for name in _PATTERN_FIELDS if (number := reader.optional(name))}
+    if len(told) > 1:
+        raise LayoutError(f"unsupported layout: {' and '.join(_PATTERN_FIELDS)} differ")
+    if reader.get("order_of_interleaved_layers") not in (None, "local_attn_first"):
+        raise LayoutError("unsupported layout: order_of_interleaved_layers: not the sliding layers first")
+    return told.pop() if told else _PATTERN_TYPES[reader.type]
+
+
+def _restated(reader: _Reader, kinds: list[Any]) -> None:
+    """Take note of fields that say over again what ``layer_types`` says of each layer; refuse a contradiction."""
+    if reader.get("use_sliding_window") is False and "sliding_attention" in kinds:
+        raise LayoutError("unsupported layout: use_sliding_window is false, and layer_types names sliding layers")
+    for name in (*_PATTERN_FIELDS, "global_attn_every_n_layers", "order_of_interleaved_layers"):
+        reader.get(name)
 
 
 def _by_kind(kinds: list[Any], layers: int, window: int | None) -> list[bool]:
@@ -333,7 +366,18 @@ def _layers(reader: _Reader) -> int:
 
 
 def _max_tokens(reader: _Reader) -> int | None:
-    return reader.optional("max_position_embeddings")
+    told = reader.optional("max_position_embeddings")
+    return None if told is None else max(told, _stretched(reader) or 0)
+
+
+def _stretched(reader: _Reader) -> int | None:
+    """Return the context that YaRN makes of the one that the model was trained with, None without YaRN."""
+    for scaling in (reader.get("rope_scaling"), reader.get("rope_parameters")):
+        if isinstance(scaling, dict) and "yarn" in (scaling.get("rope_type"), scaling.get("type")):
+            own, factor = count(scaling.get("original_max_position_embeddings")), scaling.get("factor")
+            if own and isinstance(factor, (int, float)) and 1 <= factor <= MAX_STRETCH:
+                return int(own * factor)
+    return None
 
 
 def _draft_layers(reader: _Reader) -> int:

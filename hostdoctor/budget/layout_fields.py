@@ -10,7 +10,8 @@ NEUTRAL = frozenset(
     _attn_implementation_autoset _attn_implementation_internal attn_logit_softcapping attn_pdrop attn_temperature_tuning
     attn_scale floor_scale use_qkv_bias qkv_bias use_attention_bias use_attn_output_gate
     cache_implementation use_cache chunk_size_feed_forward cross_attention_hidden_size add_cross_attention
-    decoder_layers encoder_layers
+    decoder_layers encoder_layers ffn_dim word_embed_proj_dim do_layer_norm_before _remove_final_layer_norm
+    use_parallel_block use_parallel_residual
     decoder_sparse_step dense_intermediate_size first_k_dense_replace interleave_moe_layer_step intermediate_size
     expert_interval moe_layer_freq moe_layer_interval moe_layer_start_index moe_layer_end_index mlp_layer_types
     mlp_only_layers num_dense_layers mlp_bias mlp_hidden_act moe_latent_size latent_moe_use_norm expert_layer_period

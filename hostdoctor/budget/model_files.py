@@ -10,6 +10,7 @@ from hostdoctor.parsers.safetensors_header import parse_safetensors_header
 from hostdoctor.sources.base import Source
 
 MAX_SHARDS = 2000
+QUANTIZATION = "hf_quant_config.json"  # modelopt's, beside a config.json that says nothing of it
 
 
 def read_config(text: bytes | None, path: str) -> dict[str, Any]:
@@ -25,11 +26,17 @@ def read_config(text: bytes | None, path: str) -> dict[str, Any]:
     return config
 
 
+def with_quantization(config: dict[str, Any], beside: bytes | None) -> dict[str, Any]:
+    """Return the config with what ``hf_quant_config.json`` beside it says of the weights; any such file says enough."""
+    return config if beside is None else {"quantization_config": {"quant_method": "modelopt"}} | config
+
+
 def layers_of_model(source: Source, folder: str, tp: int) -> tuple[Layers | None, str]:
     """Return a model's layers on one rank and which file told them; None where no file tells them."""
     data = source.read_bytes(f"{folder}/config.json")
     if data is not None:
-        layers = layers_of_config(read_config(data, f"{folder}/config.json"), tp)
+        config = read_config(data, f"{folder}/config.json")
+        layers = layers_of_config(with_quantization(config, source.read_bytes(f"{folder}/{QUANTIZATION}")), tp)
         if layers is not None:
             return layers, f"{folder}/config.json"
     tensors: dict[str, Any] = {}

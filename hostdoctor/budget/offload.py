@@ -12,6 +12,7 @@ native pool is pinned tensor by tensor, each rounded up to a power of two; since
 
 import json
 import re
+from decimal import ROUND_DOWN, Decimal
 
 import msgspec
 
@@ -123,5 +124,11 @@ def _sglang(weights_gib: float, kv_gib: float, ranks: int) -> Options:
 
 
 def _number(gib: float) -> str:
-    """Return a size as a command line takes it: no exponent, no needless zeros."""
-    return str(int(gib)) if gib == int(gib) else f"{gib:.6f}".rstrip("0")
+    """Return a size as a command line takes it: no exponent, no needless zeros, never more than it is.
+
+    Raises UsageError for less than a millionth.
+    """
+    text = f"{Decimal(repr(gib)).quantize(Decimal('0.000001'), ROUND_DOWN):f}".rstrip("0").rstrip(".")
+    if text == "0":
+        raise UsageError(f"{gib:g} GiB for each option of the engine: less than it can be told")
+    return text

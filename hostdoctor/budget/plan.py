@@ -53,7 +53,8 @@ class Ask(Fact, frozen=True, kw_only=True):
 class Kv(Fact, frozen=True, kw_only=True):
     """KV bytes. ``state_bytes_per_sequence``: full windows and states, on each rank, beside what grows by token.
 
-    ``offload_bytes_per_token`` is for all ranks in host memory. All None where there is no config.
+    ``offload_bytes_per_token`` is for all ranks in host memory, None where a model's states are offloaded too. All None
+    where there is no config.
     """
 
     kv_dtype: str | None = None
@@ -94,8 +95,10 @@ class Fit(Fact, frozen=True, kw_only=True):
 
 
 class Plan(Fact, frozen=True, kw_only=True):
-    """The plan. ``fits``: false where not one sequence fits, or the normal or long profile not on stated replicas.
+    """The plan.
 
+    ``fits``: false where not one sequence fits, or not one request of the normal or long profile, or not these profiles
+    on stated replicas.
     ``alive_kv_bytes`` is what all sessions that are alive would hold, on each rank, over all replicas. ``notes`` are
     what was assumed and what to look at; ``missing`` the figures without which the plan is not finished.
     """
@@ -337,7 +340,10 @@ def _verdict(vram: Vram, cost: KvCost | None, fits: tuple[Fit, ...], replicas: i
         return None
     if not cost.sessions(vram.kv_bytes, 1):
         return False
-    return not (replicas and any(fit.fits is False for fit in fits if fit.name in _JUDGED))
+    judged = [fit for fit in fits if fit.name in _JUDGED]
+    if any(fit.sessions_per_replica == 0 and fit.planned_requests != 0 for fit in judged):
+        return False  # not one such request, however many replicas
+    return not (replicas and any(fit.fits is False for fit in judged))
 
 
 def _alive(traffic: Traffic, fits: tuple[Fit, ...]) -> int | None:
@@ -377,11 +383,17 @@ def _notes(ask: Ask) -> tuple[str, ...]:
     least, most = USUAL_RESERVE_PERCENT
     if ask.used_bytes is None and not least <= ask.reserve_percent <= most:
         found.append(f"A reserve of {ask.reserve_percent:g} % is outside the usual {least:g} to {most:g} %.")
+    if ask.used_bytes is None and ask.weights_bytes is None and _is_float32(ask.model):
+        found.append("The checkpoint is float32, which engines load as 16 bits: state --weights-gib with half of it.")
     if ask.log and (ask.log.malformed or ask.log.untimed):
         found.append(
             f"The log: {ask.log.malformed} malformed lines left out, {ask.log.untimed} requests without a time."
         )
     return tuple(found)
+
+
+def _is_float32(model: Model | None) -> bool:
+    return model is not None and model.weights_bytes is not None and model.config.dtype == "float32"
 
 
 def _missing(ask: Ask, vram: Vram, cost: KvCost | None) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ JSON Lines (an object a line) or CSV with a header line. Columns, each under any
 
 - ``input_tokens``, ``prompt_tokens``, ``input_len``
 - ``output_tokens``, ``completion_tokens``, ``output_len``
-- ``timestamp``, ``time``, ``arrival``, ``start_time``: seconds or milliseconds since 1970, or ISO 8601 (without an
-  offset: UTC); when the request came in
+- ``timestamp``, ``time``, ``arrival``, ``start_time``: seconds (or milli-, micro-, nanoseconds) since 1970, or ISO 8601
+  to the second (without an offset: UTC); when the request came in. A day or a minute alone is no time.
 - ``time_in_system_s``, ``latency_s``, ``duration_s``, or ``latency_ms``, ``duration_ms``: until its last token
 
 Memory is bounded whatever the log holds: counts by value, and by second for the first 100 days that occur in it.
@@ -13,6 +13,7 @@ Memory is bounded whatever the log holds: counts by value, and by second for the
 
 import csv
 import math
+import re
 from array import array
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -27,7 +28,13 @@ from hostdoctor.facts import Fact
 MAX_TOKENS = 1 << 22  # no context is longer; more is a malformed line
 MAX_LINE_BYTES = 1 << 16
 MAX_MINUTES = 144_000
-_MILLISECONDS_FROM = 1e11  # as seconds this would be the year 5138
+# As seconds the first would be the year 5138, as milliseconds the second, and so on.
+_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
+_DAY, _CLOCK = r"(\d{4})-?(\d\d)-?(\d\d)", r"(\d\d):?(\d\d)"
+_ISO = re.compile(
+    rf"{_DAY}(?:[T ]{_CLOCK}(?::?(\d\d)(?:[.,](\d{{1,12}}))?)?)? ?(?:Z|UTC|([+-])(\d\d):?(\d\d)?)?", re.IGNORECASE
+)
+MINUTES = 60
 _MAX_TIME_S = 1e7
 _COLUMNS = {
     "input": ("input_tokens", "prompt_tokens", "input_len"),
@@ -50,8 +57,8 @@ class Tokens(Fact, frozen=True, kw_only=True):
 class RequestLog(Fact, frozen=True, kw_only=True):
     """What a log shows. ``malformed`` lines were left out, ``untimed`` ones had no usable time.
 
-    Rates are requests a second: in a normal hour (the median one that has any), in the busiest minute, and in the
-    busiest second.
+    Rates are requests a second: in a normal hour (the median one since the first request, of those that have any), in
+    the busiest minute, and in the busiest second.
     """
 
     requests: int
@@ -116,20 +123,54 @@ class _Rates:
         counters[second] += 1
 
     def normal_hour(self) -> float | None:
-        """Return the rate of the median hour with requests; over what is covered where that is less than an hour."""
+        """Return the median hour's rate; the last hour of a stretch, which may be short, counts by its length.
+
+        Hours begin with the first request, and again after an hour without any, so that a clock that once was wrong
+        does not weigh more than its minute.
+        """
+        rates = sorted(rate for stretch in self._stretches() for rate in self._hours(stretch))
+        whole, seen = sum(seconds for _, seconds in rates), 0
+        for rate, seconds in rates:
+            seen += seconds
+            if 2 * seen >= whole:
+                return rate
+        return None
+
+    def _stretches(self) -> Iterator[list[int]]:
+        """Yield minutes with requests, parted where an hour or more has none."""
+        found = list[int]()
+        for minute in sorted(self.minutes):
+            if found and minute - found[-1] > MINUTES:
+                yield found
+                found = []
+            found.append(minute)
+        if found:
+            yield found
+
+    def _hours(self, stretch: list[int]) -> Iterator[tuple[float, int]]:
+        """Yield the rate and the seconds of each hour with requests."""
+        first = self._first_second(stretch[0])
+        is_short = stretch[-1] - stretch[0] < MINUTES
+        end = self._last_second(stretch[-1]) + 1 if is_short else (stretch[-1] + 1) * 60
+        hours: dict[int, int] = {}
+        for minute in stretch:
+            number = (minute - stretch[0]) // MINUTES
+            hours[number] = hours.get(number, 0) + sum(self.minutes[minute])
+        for number, requests in hours.items():
+            began = max(first, (stretch[0] + number * MINUTES) * 60)
+            seconds = min(end, (stretch[0] + (number + 1) * MINUTES) * 60) - began
+            yield requests / seconds, seconds
+
+    def busiest_minute(self) -> float | None:
+        """Return the rate of the busiest minute; of a log shorter than one, its own."""
         if not self.minutes:
             return None
         first, last = min(self.minutes), max(self.minutes)
-        if last - first < 60:
-            span = self._last_second(last) - self._first_second(first) + 1
-            return sum(map(sum, self.minutes.values())) / span
-        hours: dict[int, int] = {}
-        for minute, counters in self.minutes.items():
-            hours[minute // 60] = hours.get(minute // 60, 0) + sum(counters)
-        return sorted(hours.values())[(len(hours) - 1) // 2] / 3600
+        covered = self._last_second(last) - self._first_second(first) + 1
+        return max(map(sum, self.minutes.values())) / 60 if covered >= 60 else self._over(covered)
 
-    def busiest_minute(self) -> float | None:
-        return max(map(sum, self.minutes.values())) / 60 if self.minutes else None
+    def _over(self, seconds: int) -> float:
+        return sum(map(sum, self.minutes.values())) / seconds
 
     def busiest_second(self) -> float | None:
         return float(max(map(max, self.minutes.values()))) if self.minutes else None
@@ -185,7 +226,7 @@ def _summary(rows: Iterator[_Row | None], path: Path) -> RequestLog:
         rps=rates.normal_hour(),
         peak_rps=rates.busiest_minute(),
         burst_rps=rates.busiest_second(),
-        time_in_system_s=waited / waits if waits else None,
+        time_in_system_s=waited / waits if waited else None,
     )
 
 
@@ -318,12 +359,19 @@ def _when(value: Any) -> float | None:
         return _date(value)
     if number is None or number < 0:
         raise ValueError("no time")
-    return number / 1000 if number >= _MILLISECONDS_FROM else number
+    return number / next((unit for least, unit in _UNITS if number >= least), 1.0)
 
 
-def _date(value: Any) -> float:
-    if not isinstance(value, str) or len(value) > 40:
+def _date(value: Any) -> float | None:
+    """Return seconds since 1970, None for a day or a minute alone: thousands of requests would seem one burst."""
+    match = _ISO.fullmatch(value.strip()) if isinstance(value, str) and len(value) <= 40 else None
+    if match is None:
         raise ValueError("no time")
-    text = value.strip().replace("Z", "+00:00")
-    found = datetime.fromisoformat(text)
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    *day, second, fraction, sign, hours, minutes = match.groups()
+    if second is None:
+        return None
+    year, month, of_month, hour, minute = map(int, day)
+    leap_aside = min(int(second), 59)
+    found = datetime(year, month, of_month, hour, minute, leap_aside, tzinfo=timezone.utc)
+    ahead = (int(hours or 0) * 60 + int(minutes or 0)) * 60
+    return found.timestamp() - (-ahead if sign == "-" else ahead) + float(f"0.{fraction or 0}")

@@ -77,6 +77,8 @@ def layers_of_config(config: Mapping[str, Any], tp: int) -> Layers | None:
     ``config`` is Hugging Face's config.json. Experts, latent attention and quantized weights are other models.
     """
     text = config.get("text_config")
+    if config.get("quantization_config"):
+        return None
     config = text if isinstance(text, Mapping) else config
     element = _ELEMENT_BYTES.get(str(config.get("torch_dtype") or config.get("dtype")))
     if config.get("model_type") not in _DENSE or element is None or any(config.get(key) for key in _EXPERTS):

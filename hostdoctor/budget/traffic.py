@@ -1,8 +1,10 @@
 """What traffic asks of an engine: requests in it at once (Little's law), tokens a second, three profiles."""
 
+from itertools import pairwise
 from typing import Literal
 
 from hostdoctor.budget.request_log import RequestLog, Tokens
+from hostdoctor.errors import UsageError
 from hostdoctor.facts import Fact
 
 RETRY_FACTOR = 2.0  # on a bad day a retry leaves the first attempt running
@@ -55,11 +57,13 @@ class Traffic(Fact, frozen=True, kw_only=True):
 
 
 def load_of(log: RequestLog, stated: Load) -> Load:
-    """Return what a log shows, where the caller states nothing else."""
+    """Return what a log shows, where the caller states nothing else; its peaks are not below what is stated."""
+    rps = _first(stated.rps, log.rps)
+    peak_rps = _first(stated.peak_rps, _at_least(log.peak_rps, rps))
     return Load(
-        rps=_first(stated.rps, log.rps),
-        peak_rps=_first(stated.peak_rps, log.peak_rps),
-        burst_rps=_first(stated.burst_rps, log.burst_rps),
+        rps=rps,
+        peak_rps=peak_rps,
+        burst_rps=_first(stated.burst_rps, _at_least(log.burst_rps, _first(peak_rps, rps))),
         time_in_system_s=_first(stated.time_in_system_s, log.time_in_system_s),
         input_tokens=_merged(stated.input_tokens, log.input_tokens),
         output_tokens=_merged(stated.output_tokens, log.output_tokens),
@@ -68,7 +72,8 @@ def load_of(log: RequestLog, stated: Load) -> Load:
 
 
 def traffic_of(load: Load, growth_percent: float) -> Traffic:
-    """Return active requests, tokens a second and the three profiles of a load."""
+    """Return active requests, tokens a second and the three profiles; raise UsageError for impossible rates."""
+    _check_rates(load)
     rate = _first(load.rps, load.peak_rps)
     output = load.output_tokens.mean
     return Traffic(
@@ -81,6 +86,15 @@ def traffic_of(load: Load, growth_percent: float) -> Traffic:
         load=load,
         profiles=_profiles(load, growth_percent),
     )
+
+
+def _check_rates(load: Load) -> None:
+    """Raise UsageError where a shorter interval's busiest rate is below a longer one's, which cannot be."""
+    told = (("--rps", load.rps), ("--peak-rps", load.peak_rps), ("--burst-rps", load.burst_rps))
+    rates = [(option, rate) for option, rate in told if rate is not None]
+    for (option, rate), (shorter, peak) in pairwise(rates):
+        if peak < rate:
+            raise UsageError(f"{shorter}: {peak:g} is below {option} ({rate:g}): the busiest cannot be the quieter one")
 
 
 def _profiles(load: Load, growth_percent: float) -> tuple[Profile, ...]:
@@ -126,6 +140,10 @@ def ceiling(number: float) -> int:
 
 def _times(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a * b
+
+
+def _at_least(seen: float | None, least: float | None) -> float | None:
+    return seen if seen is None or least is None else max(seen, least)
 
 
 def _first(*values: float | None) -> float | None:

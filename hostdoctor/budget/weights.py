@@ -5,9 +5,16 @@ from pathlib import Path
 
 import msgspec
 
+from hostdoctor.budget.model_files import QUANTIZATION
 from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import Fact
-from hostdoctor.parsers.model_config import MAX_CHARACTERS, ModelConfig, count, parse_model_config
+from hostdoctor.parsers.model_config import (
+    MAX_CHARACTERS,
+    ModelConfig,
+    count,
+    parse_model_config,
+    parse_quantized_cache,
+)
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 MAX_INDEX_BYTES = 256 << 20
@@ -41,6 +48,10 @@ def read_model(path: Path) -> Model:
     except (OSError, ValueError):
         file = path
     config = parse_model_config(_text(file), _name(file))
+    beside = file.parent / QUANTIZATION
+    if config.kv_scheme is None and beside.is_file():
+        scheme = parse_quantized_cache(_text(beside), _name(beside))
+        config = msgspec.structs.replace(config, kv_scheme=scheme)
     size, source = _weights(file.parent)
     return Model(config=config, weights_bytes=size, weights_source=source)
 

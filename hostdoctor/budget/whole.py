@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from hostdoctor.budget.advice import advise
 from hostdoctor.budget.document import BudgetDocument, Weights, document
 from hostdoctor.budget.fit import Largest, judge, largest_kv, largest_weights
 from hostdoctor.budget.growth import Engine, Growth, default_growth
-from hostdoctor.budget.kv import KvOptions, kv_cost
+from hostdoctor.budget.kv import BLOCK_TOKENS, KvOptions, kv_cost
 from hostdoctor.budget.layout import kv_layout
 from hostdoctor.budget.limits import Limit, sglang_limit, shm_limit, total_limits
 from hostdoctor.budget.model_files import layers_of_model
@@ -43,7 +45,7 @@ class Request(Fact, frozen=True, kw_only=True):
     cpu_offload_gib: float = 0.0
     kv_offload_gib: float = 0.0
     kv_bytes_per_token: int | None = None
-    block_tokens: int = 16
+    block_tokens: int | None = None
     growth_bytes: int | None = None
     api_servers: int = 1
     multimodal: bool = False
@@ -66,7 +68,7 @@ def whole_budget(source: Source, host: Host, request: Request) -> tuple[BudgetDo
     cards = [(gpu_label(host, gpu), gpu) for gpu in in_scope(host, Ask(gpus=request.positions))]
     version = parse_version(request.engine_version)
     sizes = _sizes(request, len(cards))
-    layers, weights = _weights(source, request, sizes.tp)
+    layers, weights = _weights(source, request, sizes)
     kv_factor = kv_rounding(request.engine, version)
     wish = _wish(sizes, request, layers, weights, kv_factor)
     ranks = _ranks(host, cards, wish, request)
@@ -86,24 +88,31 @@ def whole_budget(source: Source, host: Host, request: Request) -> tuple[BudgetDo
         kv_gib=request.kv_offload_gib,
         ranks_per_engine=wish.ranks_per_engine,
     )
-    per_token, untold = _kv_bytes_per_token(request, sizes.tp)
+    per_token, block_tokens, untold = _kv_bytes_per_token(request, sizes.tp)
     notes = (*told.notes, *_notes(ranks, weights, request, kv_factor, growth), *untold)
     findings = advise(host, budget, wish, fit, largest, notes)
-    kv = kv_chunks(round(request.kv_offload_gib * GIB), per_token, request.block_tokens)
+    kv = kv_chunks(round(request.kv_offload_gib * GIB), per_token, block_tokens)
     shown = (*limits, *((shm,) if shm else ()))
     return document(budget, fit, largest, told, kv, weights, findings, shown, has_plan=request.has_plan), budget
 
 
-def _kv_bytes_per_token(request: Request, tp: int) -> tuple[int | None, tuple[str, ...]]:
-    """Return what an offloaded token takes over all ranks, as stated or by the model's config, and notes on it."""
+def _kv_bytes_per_token(request: Request, tp: int) -> tuple[int | None, int, tuple[str, ...]]:
+    """Return what an offloaded token takes over all ranks and the tokens of a block, with notes on them.
+
+    Both as stated, else by the model's config.
+    """
+    block_tokens = request.block_tokens or BLOCK_TOKENS
     if request.kv_bytes_per_token is not None or request.config is None:
-        return request.kv_bytes_per_token, ()
+        return request.kv_bytes_per_token, block_tokens, ()
     options = KvOptions(tp=tp, block_tokens=request.block_tokens)
     try:
         cost = kv_cost(kv_layout(model_config(request.config, request.config_path)), options)
     except (LayoutError, ParseError, UsageError) as error:
-        return None, (f"the pool in tokens is not known: {error}",)
-    return cost.offload_bytes_per_token, ("tokens are counted at 16 bits (--kv-bytes-per-token states another size)",)
+        return None, block_tokens, (f"the pool in tokens is not known: {error}",)
+    if cost.offload_bytes_per_token is None:
+        return None, block_tokens, ("the pool in tokens is not known: the model's states are offloaded too",)
+    notes = ("tokens are counted at 16 bits (--kv-bytes-per-token states another size)",)
+    return cost.offload_bytes_per_token, cost.block_tokens, notes
 
 
 def _sizes(request: Request, gpus: int) -> Wish:
@@ -130,14 +139,15 @@ def _ranks(host: Host, cards: list[Any], wish: Wish, request: Request) -> tuple[
     return place_ranks(host, cards, wish)
 
 
-def _weights(source: Source, request: Request, tp: int) -> tuple[Layers | None, Weights]:
+def _weights(source: Source, request: Request, sizes: Wish) -> tuple[Layers | None, Weights]:
     """Return the model's layers where they are told, and the rounding with where it comes from."""
     layers, path = None, ""
     if request.config is not None:
-        layers, path = layers_of_config(request.config, tp), request.config_path
+        layers, path = layers_of_config(request.config, sizes.tp), request.config_path
     elif request.model_folder is not None:
-        layers, path = layers_of_model(source, request.model_folder, tp)
+        layers, path = layers_of_model(source, request.model_folder, sizes.tp)
     if layers is not None:
+        layers = replace(layers, layers=-(-layers.layers // sizes.pp))  # the most that a pipeline's stage has
         return layers, Weights(rounding_factor=rounding_factor(layers.parameter_bytes), source=f"shapes of {path}")
     if not request.cpu_offload_gib:
         return None, Weights()

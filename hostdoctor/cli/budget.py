@@ -52,7 +52,9 @@ def budget(
     kv_bytes_per_token: Annotated[
         int | None, typer.Option(metavar="BYTES", help="KV bytes of a token over all ranks: gives the pool in tokens.")
     ] = None,
-    block_size: Annotated[int, typer.Option(metavar="TOKENS", help="Tokens of a KV block.")] = 16,
+    block_size: Annotated[
+        int | None, typer.Option(metavar="TOKENS", help="Tokens of a KV block; 16, for MLA 64.")
+    ] = None,
     anon_gib: Annotated[
         float | None, typer.Option(metavar="GIB", help="What all the engine's processes will still grow by.")
     ] = None,
@@ -174,7 +176,9 @@ def _config(path: str) -> dict[str, Any] | None:
         return None
     from pathlib import Path
 
-    from hostdoctor.budget.model_files import read_config
+    from hostdoctor.budget.model_files import QUANTIZATION, read_config, with_quantization
     from hostdoctor.sources.tree import DiskTree
 
-    return read_config(DiskTree("/").read_bytes(str(Path(path).absolute())), path)
+    tree, file = DiskTree("/"), Path(path).absolute()
+    config = read_config(tree.read_bytes(str(file)), path)
+    return with_quantization(config, tree.read_bytes(str(file.parent / QUANTIZATION)))

@@ -82,10 +82,11 @@ def finish(document: Fact, text: str, format_: str, output: Path | None, *, forc
 
 def _keep(output: Path, text: str, *, force: bool) -> OutputError | None:
     """Write the results; return why that failed, so that they are printed all the same."""
-    from hostdoctor.sources.whole_file import write_text
+    from hostdoctor.sources.whole_file import whole_file
 
     try:
-        write_text(output, text, force=force)
+        with whole_file(output, force=force) as stream:
+            stream.write(text.encode("utf-8"))
     except OutputError as error:
         return error
     return None

@@ -109,7 +109,7 @@ def plan(
         rps=_positive("--rps", rps),
         peak_rps=_positive("--peak-rps", peak_rps),
         burst_rps=_positive("--burst-rps", burst_rps),
-        time_in_system_s=_positive("--time-in-system", time_in_system),
+        time_in_system_s=_above_zero("--time-in-system", time_in_system),
         input_tokens=_tokens("--input-tokens", input_tokens),
         output_tokens=_tokens("--output-tokens", output_tokens),
         sessions=sessions,
@@ -175,6 +175,13 @@ def _positive(option: str, value: float | None) -> float | None:
     if value is not None and not (math.isfinite(value) and 0 <= value <= MAX_COUNT):
         raise UsageError(f"{option}: not a number from 0 to {MAX_COUNT}: {value:g}")
     return value
+
+
+def _above_zero(option: str, value: float | None) -> float | None:
+    """Return a finite number above 0, or None where none was given; raise UsageError for any other."""
+    if value == 0:
+        raise UsageError(f"{option}: 0 is no time that a request takes")
+    return _positive(option, value)
 
 
 def _size(option: str, gib: float | None) -> int | None:

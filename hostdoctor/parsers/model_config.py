@@ -9,6 +9,8 @@ from hostdoctor.facts import Fact
 
 MAX_CHARACTERS = 16 << 20
 MAX_NAME = 200
+_PARTS = ("text_config", "llm_config", "language_config")  # where models of several kinds keep the language model
+_OF_THE_WHOLE = ("is_encoder_decoder", "is_causal")  # told beside the language model, and true of it
 MAX_COUNT = 1 << 40  # no count of layers, heads, channels or tokens is larger
 
 
@@ -34,10 +36,15 @@ def parse_model_config(text: str, source: str) -> ModelConfig:
 
 def model_config(whole: dict[str, Any], source: str) -> ModelConfig:
     """Return what a config's object says; raise ParseError where it describes no model."""
-    nested = whole.get("text_config")
+    part = next((name for name in _PARTS if whole.get(name)), "text_config")
+    if part != "text_config" and "num_hidden_layers" in whole:
+        part = "text_config"
+    nested = whole.get(part)
     if nested is not None and not isinstance(nested, dict):
-        raise ParseError(source, 0, "text_config", "not an object")
-    fields: dict[str, Any] = nested or whole
+        raise ParseError(source, 0, part, "not an object")
+    fields: dict[str, Any] = (
+        {name: whole[name] for name in _OF_THE_WHOLE if name in whole} | nested if nested else whole
+    )
     model_type = _text(fields.get("model_type")) or _text(whole.get("model_type"))
     if model_type is None and "num_hidden_layers" not in fields:
         raise ParseError(
@@ -52,6 +59,11 @@ def model_config(whole: dict[str, Any], source: str) -> ModelConfig:
         kv_scheme=next((found for part in (whole, fields) if (found := _kv_scheme(part))), None),
         fields=fields,
     )
+
+
+def parse_quantized_cache(text: str, source: str) -> str | None:
+    """Return what modelopt's ``hf_quant_config.json`` says of the cache; raise ParseError for no JSON object."""
+    return quantized_cache(_object(text, source))
 
 
 def count(value: object) -> int | None:
@@ -93,15 +105,18 @@ def _dtype(part: dict[str, Any]) -> str | None:
 
 
 def _kv_scheme(part: dict[str, Any]) -> str | None:
-    """Return what ``quantization_config`` says of the cache, in compressed-tensors' or in modelopt's words."""
+    """Return what ``quantization_config`` says of the cache, in compressed-tensors', modelopt's or Quark's words."""
     found = part.get("quantization_config")
-    if not isinstance(found, dict):
-        return None
+    return quantized_cache(found) if isinstance(found, dict) else None
+
+
+def quantized_cache(found: dict[str, Any]) -> str | None:
+    """Return what a quantization says of the KV cache in its ``kv_cache_…`` fields, None where it says nothing."""
     nested = found.get("quantization")
-    algorithm = found.get("kv_cache_quant_algo") or (
-        nested.get("kv_cache_quant_algo") if isinstance(nested, dict) else None
-    )
-    scheme = found.get("kv_cache_scheme")
-    if isinstance(scheme, dict):
-        return f"{scheme.get('num_bits', '?')}-bit {scheme.get('type', '')}".strip()
-    return _text(algorithm)
+    told = found | nested if isinstance(nested, dict) else found
+    for name, value in told.items():
+        if name.startswith("kv_cache_") and value:
+            if isinstance(value, dict):
+                return f"{value.get('num_bits', '?')}-bit {value.get('type', '')}".strip()[:MAX_NAME]
+            return _text(value) or _text(name)
+    return None

@@ -92,9 +92,3 @@ def permitted(mode: int) -> int:
     umask = os.umask(0o077)
     os.umask(umask)
     return mode & ~umask
-
-
-def write_text(path: Path, text: str, *, force: bool) -> None:
-    """Write a text file that only its owner may read; raises as :func:`whole_file` does."""
-    with whole_file(path, force=force) as stream:
-        stream.write(text.encode("utf-8"))

@@ -80,6 +80,46 @@ KNOWN: dict[str, tuple[Fields, str, int]] = {
     ),
 }  # fmt: skip
 
+KNOWN |= {
+    "DeepSeek-V2-Lite": (latent("deepseek_v2", 27, 16, q_lora_rank=None, first_k_dense_replace=1), "bf16", 31_104),
+    "Qwen2.5-7B, which tells a window that it does not use": (
+        dense("qwen2", 28, 28, 4, 3584, sliding_window=131072, max_window_layers=28, use_sliding_window=False),
+        "bf16",
+        57_344,
+    ),
+    "Phi-3-mini-128k, whose window is longer than its context": (
+        dense("phi3", 32, 32, 32, 3072, sliding_window=262144), "bf16", 393_216,
+    ),
+    "Phi-3.5-MoE, whose window is its context": (
+        dense("phimoe", 32, 32, 8, 4096, sliding_window=131072, num_local_experts=16), "bf16", 131_072,
+    ),
+    "Phi-4-mini": (
+        dense("phi3", 32, 24, 8, 3072, sliding_window=262144, full_attn_mod=1, interpolate_factor=1), "bf16", 131_072,
+    ),
+    "Command R7B, with its pattern told twice": (
+        dense("cohere2", 32, 32, 8, 4096, head_dim=128, sliding_window=4096, sliding_window_pattern=4,
+              _sliding_window_pattern=4, order_of_interleaved_layers="local_attn_first", use_parallel_block=True),
+        "bf16",
+        8 * 4096,
+    ),
+    "EXAONE 4, with its layers in letters too": (
+        dense("exaone4", 64, 40, 8, 5120, head_dim=128, sliding_window=4096, sliding_window_pattern="LLLG",
+              layer_types=(["sliding_attention"] * 3 + ["full_attention"]) * 16),
+        "bf16",
+        16 * 4096,
+    ),
+    "a language model in llm_config": ({"model_type": "internvl_chat", "llm_config": LLAMA_8B}, "bf16", 131_072),
+    "a language model in language_config": (
+        {"model_type": "multi_modality", "language_config": dense("llama", 30, 32, 32, 4096)}, "bf16", 491_520,
+    ),
+    "OPT-6.7B": (
+        {k: v for k, v in dense("opt", 32, 32, 32, 4096, ffn_dim=16384, word_embed_proj_dim=4096,
+                                do_layer_norm_before=True).items() if k != "num_key_value_heads"},
+        "bf16",
+        524_288,
+    ),
+}  # fmt: skip
+
 # Model: its fields, and what the refusal names.
 REFUSED: dict[str, tuple[Fields, str]] = {
     "Nemotron-Super-49B": (
@@ -130,6 +170,33 @@ REFUSED: dict[str, tuple[Fields, str]] = {
         NEMOTRON_NANO_30B | {"hybrid_override_pattern": None}, "0 layers are told, of 52",
     ),
     "states of a new type": (NEMOTRON_NANO_30B | {"mamba_ssm_cache_dtype": "float6"}, "float6"),
+    "DeepSeek-V2 that tells no latent": (dense("deepseek_v2", 27, 16, 16, 2048), "kv_lora_rank is absent"),
+    "an embedding model that sees both ways": (LLAMA_8B | {"is_causal": False}, "is_causal"),
+    "one that says so beside its language model": ({"is_causal": False, "text_config": LLAMA_8B}, "is_causal"),
+    "EmbeddingGemma": (
+        dense("gemma3_text", 24, 3, 1, 768, head_dim=256, sliding_window=512, use_bidirectional_attention=True),
+        "embedding model",
+    ),
+    "layers that slide without a window in use": (
+        dense("qwen3", 2, 32, 8, 4096, head_dim=128, sliding_window=4096, use_sliding_window=False,
+              layer_types=["sliding_attention", "full_attention"]),
+        "use_sliding_window is false",
+    ),
+    "an encoder-decoder that says so there": ({"is_encoder_decoder": True, "text_config": LLAMA_8B}, "encoder-decoder"),
+    "NV-Embed": ({"text_config": dense("bidir_mistral", 32, 32, 8, 4096, sliding_window=None)}, "embedding model"),
+    "a diffusion model": (dense("Dream", 28, 28, 4, 3584), "diffusion"),
+    "a diffusion model of an unknown type": (dense("new", 28, 28, 4, 3584, mask_token_id=151666), "mask_token_id"),
+    "two patterns": (
+        dense("cohere2", 32, 32, 8, 4096, sliding_window=4096, sliding_window_pattern=4, _sliding_window_pattern=6),
+        "differ",
+    ),
+    "a pattern that begins with the full layer": (
+        dense("cohere2", 32, 32, 8, 4096, sliding_window=4096, order_of_interleaved_layers="global_attn_first"),
+        "order_of_interleaved_layers",
+    ),
+    "full attention in every other layer": (
+        dense("phi3", 32, 24, 8, 3072, sliding_window=2048, full_attn_mod=2), "full_attn_mod",
+    ),
     "all KV shared": (dense("new", 30, 8, 2, 2048, num_kv_shared_layers=30), "num_kv_shared_layers"),
 }  # fmt: skip
 

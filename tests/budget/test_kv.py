@@ -68,12 +68,12 @@ def test_every_rank_keeps_the_whole_latent() -> None:
 
 
 def test_offload_chunks_of_llama_hold_every_rank_s_share() -> None:
-    chunks = offload_chunks(100 * GIB, kv_cost(LLAMA, KvOptions(tp=2)).offload_bytes_per_token, 16)
+    chunks = offload_chunks(100 * GIB, kv_cost(LLAMA, KvOptions(tp=2)).offload_bytes_per_token or 0, 16)
     assert (chunks.bytes_per_chunk, chunks.chunks, chunks.tokens) == (2_097_152, 51_200, 819_200)
 
 
 def test_offload_chunks_of_deepseek_hold_the_latent_once() -> None:
-    chunks = offload_chunks(100 * GIB, kv_cost(DEEPSEEK, KvOptions(tp=8)).offload_bytes_per_token, 64)
+    chunks = offload_chunks(100 * GIB, kv_cost(DEEPSEEK, KvOptions(tp=8)).offload_bytes_per_token or 0, 64)
     assert (chunks.bytes_per_chunk, chunks.chunks, chunks.tokens) == (4_497_408, 23_874, 23_874 * 64)
 
 
@@ -240,3 +240,30 @@ def test_a_session_takes_whole_blocks_and_less_than_one_too_many(tokens: int, bl
 def test_lower_precision_never_costs_more_than_sixteen_bits() -> None:
     costs = {name: kv_cost(LLAMA, KvOptions(kv_dtype=name)) for name in KV_DTYPES if not name.endswith("_mla")}
     assert all(cost.bytes_per_token_per_rank <= costs["bf16"].bytes_per_token_per_rank for cost in costs.values())
+
+
+@pytest.mark.parametrize(
+    ("scaling", "most"),
+    [
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 131_072),
+        ({"rope_type": "yarn", "factor": 40, "original_max_position_embeddings": 1024}, 40_960),
+        ({"rope_type": "yarn", "factor": 4.0}, 40_960), ({"rope_type": "yarn", "factor": "4"}, 40_960), (None, 40_960),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}, 40_960),
+        ({"rope_type": "yarn", "factor": 1e300, "original_max_position_embeddings": 8192}, 40_960),
+    ],
+)  # fmt: skip
+def test_yarn_stretches_the_longest_context(scaling: object, most: int) -> None:
+    fields = dense("qwen3", 36, 32, 8, 4096, head_dim=128) | {"max_position_embeddings": 40960}
+    assert kv_layout(config(fields | {"rope_scaling": scaling})).max_tokens == most
+    assert kv_layout(config(fields | {"rope_parameters": scaling})).max_tokens == most
+
+
+def test_a_window_that_no_context_outgrows_is_full_attention() -> None:
+    fields = dense("mistral", 36, 32, 8, 4096, head_dim=128, sliding_window=32768) | {"max_position_embeddings": 32768}
+    cost = kv_cost(kv_layout(config(fields)), KvOptions())
+    assert (cost.bytes_per_token_per_rank, cost.state_bytes_per_sequence) == (147_456, 0)
+    assert cost.session_bytes(32_768) == 32_768 * 147_456
+
+
+def test_what_an_offloaded_token_of_a_hybrid_takes_is_not_told() -> None:
+    assert kv_cost(kv_layout(config(QWEN35_35B)), KvOptions()).offload_bytes_per_token is None

@@ -90,3 +90,17 @@ def test_growth_by_engine() -> None:
     assert default_growth("vllm", 2, 3, multimodal=True).shared_bytes == (10 + 20) * GIB
     assert default_growth("lmcache", 1) == default_growth("vllm", 1)
     assert default_growth("sglang", 2).shared_bytes == 8 * GIB
+
+
+@pytest.mark.parametrize(
+    ("gib", "told"),
+    [(64.0, "64"), (0.57, "0.57"), (100 / 3, "33.333333"), (2 / 3, "0.666666"), (1e-6, "0.000001"), (100.0, "100")],
+)
+def test_sizes_are_told_in_digits_and_never_rounded_up(gib: float, told: str) -> None:
+    made = options("vllm", None, weights_gib=gib, kv_gib=gib, ranks_per_engine=1)
+    assert made.flags == ("--cpu-offload-gb", told, "--kv-offloading-size", told)
+
+
+def test_a_size_that_no_option_can_tell_is_refused() -> None:
+    with pytest.raises(UsageError, match="less than it can be told"):
+        options("vllm", None, weights_gib=1e-7, kv_gib=0, ranks_per_engine=1)

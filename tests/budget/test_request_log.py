@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostdoctor.budget.request_log import MAX_LINE_BYTES, MAX_TOKENS, Tokens, read_request_log
+from hostdoctor.budget.request_log import MAX_LINE_BYTES, MAX_TOKENS, RequestLog, Tokens, read_request_log
 from hostdoctor.errors import HostdoctorError, SourceError, UsageError
 
 
@@ -131,3 +131,55 @@ def test_a_log_is_read_as_a_stream(tmp_path: Path) -> None:
     assert (found.requests, found.malformed, found.input_tokens.p95) == (600_000, 0, 6.0 * 569_999)
     assert found.untimed == 600_000 - 144_000
     assert grown_mib < 120
+
+
+def at(tmp_path: Path, *times: object) -> RequestLog:
+    return read_request_log(log(tmp_path, *({"input_tokens": 1, "timestamp": time} for time in times)))
+
+
+def test_hours_begin_with_the_first_request(tmp_path: Path) -> None:
+    start = 1_700_000_000 - 1_700_000_000 % 3600 + 3000
+    assert at(tmp_path, *range(start, start + 4800)).rps == 1
+    assert at(tmp_path, *range(start, start + 2400)).rps == 1
+
+
+@pytest.mark.parametrize("wrong", [0, 4_000_000_000])
+def test_a_clock_that_was_wrong_once_does_not_make_the_normal_hour(tmp_path: Path, wrong: int) -> None:
+    assert at(tmp_path, wrong, *range(1_700_000_000, 1_700_000_600)).rps == 1
+
+
+@pytest.mark.parametrize("unit", [1, 1000, 10**6, 10**9])
+def test_times_in_every_unit_since_1970(tmp_path: Path, unit: int) -> None:
+    found = at(tmp_path, *((1_700_000_000 + i // 2) * unit for i in range(1200)))
+    assert (found.rps, found.peak_rps, found.burst_rps) == (2, 2, 2)
+
+
+def test_the_busiest_minute_of_a_log_of_seconds_is_its_own_rate(tmp_path: Path) -> None:
+    found = at(tmp_path, *(1_700_000_000 + i / 10 for i in range(100)))
+    assert (found.rps, found.peak_rps, found.burst_rps) == (10, 10, 10)
+
+
+def test_a_day_or_a_minute_alone_is_no_time(tmp_path: Path) -> None:
+    found = at(tmp_path, "2025-06-03", "2025-06-03 10:05", "2025-06-03T10:05+02:00")
+    assert (found.requests, found.untimed, found.malformed) == (3, 3, 0)
+    assert (found.rps, found.peak_rps, found.burst_rps) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "2025-06-03T16:33:55Z", "2025-06-03 16:33:55.123456789Z", "2025-06-03T16:33:55.5+00:00", "20250603T163355Z",
+        "2025-06-03T18:33:55+0200", "2025-06-03 09:03:55.6805900 -07:30", "2025-06-03 16:33:55,123",
+        "2025-06-03t16:33:55z",
+        "2025-06-03 16:33:55 UTC", "2025-06-03T18:33:55+02",
+    ],
+)  # fmt: skip
+def test_iso_dates_as_logs_write_them(tmp_path: Path, time: str) -> None:
+    assert at(tmp_path, 1748968434, time).rps == 1
+
+
+@pytest.mark.parametrize(
+    "time", ["2025-13-03T16:33:55Z", "2025-06-03T25:33:55Z", "03/06/2025 16:33:55", "T", "2025-06-03T"]
+)
+def test_dates_that_are_none(tmp_path: Path, time: str) -> None:
+    assert at(tmp_path, 1748968434, time).malformed == 1

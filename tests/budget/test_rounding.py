@@ -79,6 +79,7 @@ def test_an_own_head_dim_and_the_text_part_of_a_larger_model_count() -> None:
         {"num_local_experts": 8},
         {"kv_lora_rank": 512},
         {"quantization_config": {"quant_method": "fp8"}},
+        {"quantization_config": {"quant_method": "fp8"}, "text_config": LLAMA_8B},
         {"torch_dtype": "float8"},
         {"hidden_size": None},
         {"hidden_size": -4096},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.budget.models import DEEPSEEK_V3
+from tests.budget.models import DEEPSEEK_V3, QWEN35_35B
 from tests.cli.support import Ran, hostdoctor
 from tests.support.hostbuilder import build_files, load_host, write_tree
 
@@ -87,6 +87,19 @@ def test_weights_are_counted_as_they_are_pinned(tmp_path: Path) -> None:
     assert told["weights"] == {"rounding_factor": 2.0, "source": told["weights"]["source"]}
     assert told["weights"]["source"].startswith("upper bound")
     assert told["nodes"][0]["planned"]["weights_bytes"] == 6.5 * GIB
+
+
+def test_weights_that_are_quantized_beside_the_config_have_no_shapes_of_16_bits(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B), encoding="utf-8")
+    (tmp_path / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "NVFP4"}}', encoding="utf-8")
+    told = document(*DEMO, "--tp", "4", "--cpu-offload-gib", "2", "--config", str(tmp_path))
+    assert told["weights"]["rounding_factor"] == 2.0
+
+
+def test_a_stage_of_a_pipeline_has_its_part_of_the_layers(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B), encoding="utf-8")
+    told = document(*DEMO, "--tp", "1", "--pp", "4", "--cpu-offload-gib", "13", "--config", str(tmp_path))
+    assert {share["weights_bytes"] for share in told["shares"]} == {8 * 480 << 20}
 
 
 def test_tokens_of_a_pool() -> None:
@@ -245,10 +258,12 @@ def test_check_takes_the_planned_sizes(root_of: Any) -> None:
     [
         (LLAMA_8B, ("--tp", "2"), 2_097_152, 51_200),
         (DEEPSEEK_V3, ("--tp", "8", "--block-size", "64"), 4_497_408, 23_874),
+        (DEEPSEEK_V3, ("--tp", "8"), 4_497_408, 23_874),
+        (QWEN35_35B, ("--tp", "2"), None, None),
     ],
 )
 def test_a_config_gives_the_pool_in_tokens(
-    tmp_path: Path, config: dict[str, Any], words: tuple[str, ...], chunk_bytes: int, chunks: int
+    tmp_path: Path, config: dict[str, Any], words: tuple[str, ...], chunk_bytes: int | None, chunks: int | None
 ) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     ran = hostdoctor(

@@ -55,6 +55,54 @@ def test_an_unsupported_layout_exits_3_with_why_and_no_number(tmp_path: Path, na
     assert (plain.status, plain.out, plain.err.count("\n")) == (3, "", 1)
 
 
+def test_a_cache_that_is_quantized_beside_the_config_needs_its_precision_said(tmp_path: Path) -> None:
+    path = write(tmp_path, LLAMA_8B)
+    (tmp_path / "hf_quant_config.json").write_text('{"quantization": {"kv_cache_quant_algo": "FP8"}}', encoding="utf-8")
+    ran = hostdoctor("plan", "--config", path, "--gpu", "h100-80")
+    assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)
+    assert "quantized KV cache (FP8)" in ran.err
+    assert planned("--config", path, "--gpu", "h100-80", "--kv-dtype", "fp8")["kv"]["bytes_per_token_total"] == 65_536
+    (tmp_path / "hf_quant_config.json").write_text("[]", encoding="utf-8")
+    broken = hostdoctor("plan", "--config", path, "--gpu", "h100-80")
+    assert (broken.status, broken.out, broken.err.count("\n")) == (3, "", 1)
+
+
+def test_weights_of_a_float32_checkpoint_are_said_to_be_loaded_at_half_their_size(tmp_path: Path) -> None:
+    path = write(tmp_path, LLAMA_8B | {"torch_dtype": "float32"})
+    (tmp_path / "model.safetensors.index.json").write_text('{"metadata": {"total_size": 32000000000}}', "utf-8")
+    told = planned("--config", path, "--gpu", "h100-80")
+    assert any("load as 16 bits" in note for note in told["notes"])
+    halved = planned("--config", path, "--gpu", "h100-80", "--weights-gib", "15")
+    assert not any("load as 16 bits" in note for note in halved["notes"])
+
+
+@pytest.mark.parametrize(
+    "more", [("--max-model-len", "1000"), ("--used-gib", "79.9"), ("--max-model-len", "5000", "--replicas", "999")]
+)
+def test_requests_longer_than_any_replica_holds_do_not_fit(tmp_path: Path, more: tuple[str, ...]) -> None:
+    ran = hostdoctor(
+        "plan", "--config", write(tmp_path, LLAMA_8B), "--gpu", "h100-80", "--weights-gib", "16", *TRAFFIC, *more
+    )
+    assert (ran.status, ran.err) == (2, "")
+
+
+def test_a_log_s_peaks_are_not_below_a_stated_rate(tmp_path: Path) -> None:
+    log = tmp_path / "requests.jsonl"
+    log.write_text("".join(f'{{"timestamp": {1000 + i}, "input_tokens": 1}}\n' for i in range(600)), encoding="utf-8")
+    load = planned("--log", str(log), "--gpu", "h100-80", "--rps", "30")["traffic"]["load"]
+    assert (load["rps"], load["peak_rps"], load["burst_rps"]) == (30, 30, 30)
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [("--rps", "20", "--peak-rps", "5"), ("--peak-rps", "20", "--burst-rps", "5"), ("--rps", "2", "--burst-rps", "1")],
+)
+def test_the_busiest_minute_or_second_is_not_the_quieter_one(tmp_path: Path, rates: tuple[str, ...]) -> None:
+    ran = hostdoctor("plan", "--config", write(tmp_path, LLAMA_8B), "--gpu", "h100-80", *rates)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)
+    assert "cannot be the quieter one" in ran.err
+
+
 def test_tensor_parallel_of_16_repeats_kv_heads(tmp_path: Path) -> None:
     kv = planned("--config", write(tmp_path, LLAMA_8B), "--gpu", "h100-80", "--tp", "16")["kv"]
     assert (kv["bytes_per_token_per_rank"], kv["bytes_per_token_total"]) == (16_384, 262_144)

@@ -6,12 +6,16 @@ import platform
 import shlex
 import shutil
 import subprocess  # noqa: TID251  runs QEMU and cpio
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.lab.kernel import Kernel, Unavailable, kernel
 from tests.lab.machine import DISK_BYTES, DISKS, qemu_arguments, stand_ins
+from tests.lab.results import Guest
 
 ROOT = Path(__file__).parents[2]
 QEMU = "qemu-system-x86_64"
@@ -59,6 +63,15 @@ def boot(command: Sequence[str], out: Path, *, more: Sequence[str] = ()) -> None
         ]
         said = _run([QEMU, *arguments])
         _judge(out, said + _text(console))
+
+
+def played(part: str, out: Path) -> Guest:
+    """Return what the guest left of one part of the scenarios (``PARTS`` of inside.py); skip where it cannot run."""
+    try:
+        boot([sys.executable, "-m", "tests.lab.inside", part], out)
+    except Unavailable as reason:
+        pytest.skip(f"no guest: {reason}")
+    return Guest(out)
 
 
 def _want_tools() -> None:

@@ -1,7 +1,8 @@
 """Runs in the guest, as root: brings the kernel into one state after another, and keeps what hostdoctor says of each.
 
-To add a scenario, add a row to ``SCENARIOS``. Each leaves /out/SCENARIO/kernel.json (what the kernel showed meanwhile)
-and for each of its runs /out/SCENARIO/RUN.json (exit status and both streams); ``Guest.run`` reads them.
+To add a scenario, add a row to ``LOOKING`` or ``EXPERIMENTS``: each is one boot. Each scenario leaves
+/out/SCENARIO/kernel.json (what the kernel showed meanwhile) and for each of its runs /out/SCENARIO/RUN.json (exit status
+and both streams); ``Guest.run`` reads them.
 """
 
 import json
@@ -168,7 +169,7 @@ CAPTURE = {"capture": ("capture", "-o", str(OUT / "plain" / "capture.tar.gz"))} 
 MEASURED = (sys.executable, "-m", "tests.lab.measuring")
 MEMORY = ("memory", "--size-mib", "16", "--rounds", "2", "--warmup", "0.1", "--quick", "--format", "json")
 NVME = ("nvme", "--seconds", "1", "--repeats", "1", "--block-kib", "16", "--depth", "8", "--quick", "--format", "json")
-SCENARIOS = {
+LOOKING = {
     "plain": Scenario(
         runs={
             "topo": ("topo", "--format", "json"),
@@ -225,6 +226,10 @@ SCENARIOS = {
     "processes": Scenario(
         runs={}, tools=LOOKS | {f"numastat-{name}": numastat(name) for name in PROCESSES}, prepare=running
     ),
+    "processes-nobody": Scenario(runs={}, tools={"all": LOOKS["all"]}, prepare=running, user=NOBODY),
+    "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
+}
+EXPERIMENTS = {
     "compare": Scenario(
         runs={
             "near-far": compared("compare", "--node", "0", "--arms", "near,far"),
@@ -239,7 +244,6 @@ SCENARIOS = {
         prepare=cpuset,
         before=(*IN_CGROUP, "/sys/fs/cgroup/near0"),
     ),
-    "processes-nobody": Scenario(runs={}, tools={"all": LOOKS["all"]}, prepare=running, user=NOBODY),
     "copies": Scenario(
         runs={"no-driver": ("measure", "copy", "--gpu", "0")},
         tools={what: copying(what) for what in ("1.0", "1.3", "2.0", "placed", "contended")},
@@ -250,7 +254,6 @@ SCENARIOS = {
     "copies-slow-link": Scenario(
         runs={"check": (*CHECK, "--measured", str(copies.DOCUMENT)), "idle": CHECK}, prepare=slow_link
     ),
-    "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
     "measure": Scenario(
         runs={},
         tools={
@@ -266,6 +269,7 @@ SCENARIOS = {
         before=(*IN_CGROUP, "/sys/fs/cgroup/near0"),
     ),
 }
+PARTS = {"looks": LOOKING, "experiments": EXPERIMENTS}
 
 
 @contextmanager
@@ -293,10 +297,11 @@ def replaced(name: str, text: str) -> Iterator[None]:
 
 
 def main() -> None:
-    """Go through all scenarios."""
+    """Go through one part of the scenarios."""
+    part = PARTS[sys.argv[1]]
     _wait_for_drives()
     _let_everybody_read()
-    for name, scenario in SCENARIOS.items():
+    for name, scenario in part.items():
         _play(OUT / name, scenario)
 
 

@@ -18,9 +18,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from hostdoctor.errors import OutputError
 from hostdoctor.measure.chase import MACHINE_CODE
-from hostdoctor.sources.whole_file import write_text
 from tests.cli.support import hostdoctor
 from tests.support.live_run import Started
 from tests.support.write_schemas import FOLDER
@@ -84,13 +82,16 @@ def test_results_are_kept_in_a_file_that_is_never_overwritten(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_a_full_disk_refuses_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OutputError, match="not written: No space left on device"):
-        write_text(tmp_path / "a.json", "text", force=False)
+    file = tmp_path / "a.json"
+    ran = hostdoctor("measure", "memory", "--native-chase", *SHORT, "--no-bandwidth", "-o", str(file))
+    assert ran.status == 3
+    assert "not written: No space left on device" in ran.err
+    assert "ns a reading" in ran.out
     assert list(tmp_path.iterdir()) == []
 
 

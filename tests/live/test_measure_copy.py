@@ -3,6 +3,7 @@
 The command line runs for real, in another ``/sys`` whose GPU is near node 0. Where the far node comes in, the lab is.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -86,6 +87,18 @@ def reached(started: Started, condition: Callable[[], bool]) -> None:
         assert started.process.poll() is None, started.process.communicate()
         assert time.monotonic() < limit
         time.sleep(0.05)
+
+
+def answers(started: Started) -> int:
+    """Return how often the process that copies has waited so far, which it does for each question; 0 before it runs."""
+    pid = started.process.pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+        folder = Path(f"/proc/{child}")
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the driver's reader may just have ended
+            if b"copies_worker" in (folder / "cmdline").read_bytes():
+                status = (folder / "status").read_text(encoding="ascii")
+                return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return 0
 
 
 def one_setting(*more: str) -> tuple[str, ...]:
@@ -278,8 +291,9 @@ def running(copy: Copy, tmp_path: Path) -> Iterator[tuple[Started, Path]]:
     """Yield a long measurement that copies already, and the file that it is to leave."""
     file = tmp_path / "copies.json"
     started = copy("-o", str(file), "--pairs", "1000", *one_setting(), fixed_ns=200_000)
-    reached(started, lambda: any("copies_worker" in words for words in started.started_processes()))
-    time.sleep(3)
+    reached(started, lambda: answers(started) > 0)
+    before = answers(started)
+    reached(started, lambda: answers(started) > before + 150)  # some twenty go before the first result
     yield started, file
     started.process.kill()
 

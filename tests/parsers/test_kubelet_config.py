@@ -21,6 +21,9 @@ HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
         ("evictionHard:\n  nodefs.available: 10%\nevictionSoft:\n  memory.available: 9Gi\n", DEFAULT_BYTES),
         ("evictionSoft:\n  memory.available: 9Gi\n", DEFAULT_BYTES),
         ("", DEFAULT_BYTES),
+        ("evictionHard:\n  # memory.available: 5Gi\n  memory.available: 250Mi\n", 250 << 20),
+        ("evictionHard: # thresholds\n  memory.available: 250Mi\n", 250 << 20),
+        ("#evictionHard:\n#  memory.available: 5Gi\n", DEFAULT_BYTES),
     ],
 )
 def test_what_it_keeps_free(text: str, size: int) -> None:
@@ -31,6 +34,15 @@ def test_what_it_keeps_free(text: str, size: int) -> None:
 def test_json_is_read_too() -> None:
     text = '{\n "kind": "KubeletConfiguration",\n "evictionHard": {\n  "memory.available": "250Mi"\n }\n}\n'
     assert parse_eviction_bytes(text, None) == 250 << 20
+
+
+def test_json_on_one_line_is_read_too() -> None:
+    soft, hard = '"evictionSoft":{"memory.available":"9Gi"}', '"evictionHard":{"memory.available":"2Gi"}'
+    text = f'{{"kind":"KubeletConfiguration",{soft},{hard}}}'
+    assert parse_eviction_bytes(text, None) == 2 << 30
+    assert parse_eviction_bytes('{"kind":"KubeletConfiguration","evictionHard":{}}', None) == DEFAULT_BYTES
+    with pytest.raises(ParseError, match="not JSON"):
+        parse_eviction_bytes(text[:-1], None)
 
 
 def test_a_share_of_an_unknown_total_is_unknown() -> None:

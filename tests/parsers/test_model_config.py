@@ -43,7 +43,8 @@ def test_the_type_of_elements(more: dict[str, Any], dtype: str | None) -> None:
     [
         ({"kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "8-bit float"), ({"kv_cache_scheme": None}, None),
         ({"quantization": {"kv_cache_quant_algo": "FP8"}}, "FP8"), ({"kv_cache_quant_algo": "NVFP4"}, "NVFP4"),
-        ({"quant_method": "fp8"}, None), ("fp8", None),
+        ({"quant_method": "fp8"}, None), ("fp8", None), ({"kv_cache_scheme": "FP8"}, "FP8"),
+        ({"kv_cache_group": ["*k_proj", "*v_proj"], "kv_cache_post_rope": False}, "kv_cache_group"),
     ],
 )  # fmt: skip
 def test_a_quantized_cache_is_told(quantization: object, scheme: str | None) -> None:
