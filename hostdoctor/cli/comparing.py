@@ -2,6 +2,7 @@
 
 import datetime
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from hostdoctor.parsers.cpulist import parse_cpulist
 from hostdoctor.placement.model import Arm as NearOrFar
 from hostdoctor.placement.model import Launch
 from hostdoctor.sources.base import Source
+from hostdoctor.sources.tree import decoded
 
 SIGINT_STATUS = 130
 
@@ -150,6 +152,7 @@ def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
         raise UsageError(
             "compare: give a command after --, or give results from both nodes: --near FILE … --far FILE …"
         )
+    _refuse_undecodable((*asked.command, asked.server, asked.result))
     words = server_words(asked.server) if asked.server else asked.command
     order = roles_of(_arm_names(asked.arms), control=asked.control)
     launches = _launches(asked, source, host, words, needs_far="far" in order)
@@ -191,6 +194,13 @@ def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
         gpu_indices=tuple(i for p in launches.near.binding.selection.gpus if (i := host.gpus[p].index) is not None),
         notes=tuple(_notes(asked, arms, left, has_result=has_result)),
     )
+
+
+def _refuse_undecodable(words: Iterable[str]) -> None:
+    """Raise UsageError for words that are not UTF-8: a plan is kept as JSON."""
+    for word in words:
+        if decoded(word) != word:
+            raise UsageError(f"compare: not UTF-8: {word[:80]!r}")
 
 
 def _arm_names(text: str) -> tuple[str, ...]:
@@ -238,6 +248,8 @@ def _launch(asked: Asked, source: Source, host: Host, words: tuple[str, ...], ar
             use_isolated=asked.use_isolated,
         )
         return place(source, host, wish, list(words), FULL_TIMEOUT_S)
+    from msgspec import structs
+
     from hostdoctor.placement.engine_version import installed_version
     from hostdoctor.placement.engines import recognise
     from hostdoctor.placement.launching import launch
@@ -251,7 +263,8 @@ def _launch(asked: Asked, source: Source, host: Host, words: tuple[str, ...], ar
         raise UsageError("--far-node is --node: --arms near,near is near against itself")
     command = recognise(list(words), asked.engine or None)
     binding = bind_to_node(host, node, arm=arm, use_isolated=asked.use_isolated)
-    return launch(binding, command, version=installed_version(command, FULL_TIMEOUT_S), nics=False)
+    placed = launch(binding, command, version=installed_version(command, FULL_TIMEOUT_S), nics=False)
+    return structs.replace(placed, warnings=binding.warnings)  # the others count GPUs, and none is meant
 
 
 def _rates(asked: Asked, *, has_result: bool) -> tuple[float | None, float | None]:

@@ -101,6 +101,7 @@ class TestArms:
         assert swapped.arms["near"].intended.mems == (1,)
         assert swapped.arms["far"].intended.mems == (0,)
         assert swapped.arms["near"].environment == {}
+        assert not any("GPU" in note for arm in plan.arms.values() for note in arm.notes)
 
 
 class TestRefusals:
@@ -139,6 +140,7 @@ class TestRefusals:
         ("changes", "told"),
         [
             ({"command": ()}, "give a command after --"),
+            ({"command": ("cat", "\udcff")}, "not UTF-8"),
             ({"arms": "near,left"}, "'left' is none of current, near, far"),
             ({"arms": "current,far"}, "near must be among them"),
             ({"arms": "near,far,far"}, "each once"),

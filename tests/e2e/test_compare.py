@@ -88,7 +88,7 @@ def test_each_run_had_its_own_server_where_it_should_be(experiment: tuple[Path, 
         assert all(place["memory_bytes"]["0"] > 0 for place in run["places"])
         if run["role"] != "current":
             assert all(place["memory_inside"] >= 0.95 for place in run["places"])
-    logs = {path.read_bytes() for path in experiment[0].glob("runs/*/server.log")}
+    logs = {(experiment[0] / run["result"]).with_name("server.log").read_bytes() for run in runs}
     assert len(logs) == len(runs)
 
 
