@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 
+from hostdoctor.diagnosis.subjects import brief
 from hostdoctor.facts import Fact, Host
 from hostdoctor.outputs.words import plural
 
@@ -22,7 +23,9 @@ class NvlinkGroup(Fact, frozen=True, kw_only=True):
         how = ", ".join(f"{kind} ({plural(count, 'pair')})" for kind, count in self.kinds.items())
         if len(self.kinds) == 1 and sum(self.kinds.values()) == every:
             how = f"{next(iter(self.kinds))} between every pair"
-        return f"NVLink {how} of {runs(self.members)}"
+            if len(self.members) == 2:
+                return f"NVLink {next(iter(self.kinds))} between {' and '.join(self.members)}"
+        return f"NVLink {how} of {brief(self.members)}"
 
 
 def nvlink_groups(host: Host) -> list[NvlinkGroup]:
@@ -42,10 +45,3 @@ def nvlink_groups(host: Host) -> list[NvlinkGroup]:
         )
         for group in found.values()
     ]
-
-
-def runs(labels: tuple[str, ...]) -> str:
-    """Return labels of GPUs with runs shortened: ``GPU0-GPU3, GPU6``."""
-    from hostdoctor.diagnosis.subjects import brief
-
-    return brief(labels)

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from hostdoctor.diagnosis.paths import Hop, Tree, is_c2c
 from hostdoctor.diagnosis.report import SEVERITIES, Finding, Severity
+from hostdoctor.diagnosis.subjects import brief
 from hostdoctor.diagnosis.uplinks import Uplink, shared_uplinks
 from hostdoctor.facts import Gpu, Host, Link, NumaNode
 from hostdoctor.outputs.map_nvlink import NvlinkGroup, nvlink_groups
@@ -97,7 +98,7 @@ class _Picture:
             top[self.column] = bottom + GAP
         parts += self._brackets(total, width)
         parts += _legend(GAP, max(top) + 8)
-        return self._document(prefix, parts, total, max(top) + 52, alone=alone)
+        return self._document(prefix, parts, total, max(top) + 56, alone=alone)
 
     def _document(self, prefix: str, parts: list[str], width: float, height: float, *, alone: bool) -> str:
         name = f"Map of {host_words(self.host)}"
@@ -149,7 +150,8 @@ class _Picture:
         for leaf in self.leaves:
             near.setdefault(leaf.nodes, []).append(leaf)
         nodes = [(node, near.pop((node.id,), [])) for node in self.host.numa_nodes]
-        own = [(_node_heading(node), leaves) for node, leaves in nodes if leaves or _has_cpus(node)]
+        is_placed = bool(self.leaves) and () not in near
+        own = [(_node_heading(node, is_bare=is_placed and not leaves), leaves) for node, leaves in nodes if leaves or _has_cpus(node)]
         own += [([group_title(ids)], leaves) for ids, leaves in sorted(near.items())]
         bare = [node for node, leaves in nodes if not leaves and not _has_cpus(node)]
         own += [(["Memory without CPUs", *_bare_lines(bare, self.host)], [])] if bare else []
@@ -211,7 +213,7 @@ class _Picture:
         top = y + 26
         shared = next((self.uplinks[bdf] for bdf in hops if bdf in self.uplinks), None)
         if shared is not None:
-            text = f"shared by {', '.join(shared.sharers)} ({shared.ratio_text})"
+            text = f"{shared.ratio_text} shared by {brief(shared.sharers)}"
             parts += [icon("warning", x + 9, y + 24), label(x + 24, y + 33, text, width - 32, SMALL)]
             top += 15
         drawn, bottom = self._below(end, x, top, width - 6)
@@ -265,19 +267,19 @@ class _Picture:
 
 def _legend(x: float, y: float) -> Iterator[str]:
     yield label(x, y + 12, "Links:", 60, SMALL, class_="muted")
-    at = x + 48
-    for lanes in (1, 4, 8, 16):
+    for position, lanes in enumerate((1, 4, 8, 16)):
+        at = x + 48 + 56 * position
         yield tag("line", x1=at, y1=y + 8.5, x2=at + 22, y2=y + 8.5, class_="wire", stroke_width=weight(lanes))
         yield label(at + 27, y + 12, f"x{lanes}", 30, SMALL, class_="muted")
-        at += 56
+    at = x
     marks: tuple[tuple[Severity, str], ...] = (
         ("critical", "critical, or lanes lost"),
         ("warning", "warning, or sharers outrun the link"),
     )
     for severity, text in marks:
-        yield icon(severity, at + 6, y + 3)
-        yield label(at + 21, y + 12, text, 260, SMALL, class_="muted")
-        at += 34 + text_width(text, SMALL)
+        yield icon(severity, at, y + 23)
+        yield label(at + 15, y + 32, text, 260, SMALL, class_="muted")
+        at += 40 + text_width(text, SMALL)
 
 
 def _bracket(x: float, from_y: float, to_y: float, places: list[tuple[float, float]]) -> str:
@@ -324,7 +326,7 @@ def _has_cpus(node: NumaNode) -> bool:
     return node.kind in ("cpu+memory", "cpu-only", None)
 
 
-def _node_heading(node: NumaNode) -> list[str]:
+def _node_heading(node: NumaNode, *, is_bare: bool) -> list[str]:
     package = "" if node.package is None else f" · package {node.package}"
     cpus = "CPUs not told" if node.cpus is None else f"CPUs {printable(node.cpus)}" if node.cpus else "no CPUs"
     memory = "memory not told" if node.memory_bytes is None else gib(node.memory_bytes)
@@ -332,7 +334,7 @@ def _node_heading(node: NumaNode) -> list[str]:
     far = [f"{printable(other)}: {value}" for other, value in node.distances.items() if other != str(node.id)]
     if far and len(node.distances) <= 8:
         lines.append(f"distance to node {', '.join(far)}")
-    return lines
+    return [*lines, "no GPU, NIC or drive is near this node"] if is_bare else lines
 
 
 def _bare_lines(nodes: list[NumaNode], host: Host) -> Iterator[str]:

@@ -18,7 +18,9 @@ def crowded(gpus: int = 8, nics: int = 10, drives: int = 16) -> Host:
     for i in range(nics):
         switch = switches[i % len(switches)]
         near = switches.index(switch) * 2 // len(switches)
-        adapters.append(nic(f"mlx5_{i}", *switch.place(), label=f"NIC{i}", numa_node=near))
+        bdf, *up = switch.place()
+        root = up[0].rpartition(":")[0]
+        adapters.append(nic(f"mlx5_{i}", bdf, *up, label=f"NIC{i}", numa_node=near, root_complex=root))
     for i in range(drives):
         switch = switches[i % len(switches)]
         bdf, *up = switch.place(link(4, 4))
@@ -48,8 +50,8 @@ def ten_on_one_node() -> Host:
         above = (root.bdf, top.bdf, down, inner)
         if i % 4 == 0:
             ports += [port(down, root.bdf, top.bdf, ids="1000:c030"), port(inner, root.bdf, top.bdf, down)]
-        ports.append(port(last, *above, ids="1000:c030"))
         at = link(8 if i == 7 else 16, 16)
+        ports.append(port(last, *above, at=at, ids="1000:c030"))
         cards.append(gpu(i, f"0000:{0x40 + i:02x}:00.0", *above, last, at=at))
     pairs = [Path(a=f"GPU{i}", b=f"GPU{i + 1}", kind="NV4") for i in range(0, 10, 2)]
     return Host(
