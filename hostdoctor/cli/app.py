@@ -28,6 +28,7 @@ COMMANDS = {
     "run": "Become a command, bound to the nodes of its GPUs.",
     "plan": "Plan VRAM, KV cache and concurrency for a model and its traffic.",
     "ps": "Print where running processes and their memory are, against their GPUs' nodes.",
+    "report": "Write everything known about this host on one self-contained page.",
 }
 
 

@@ -151,7 +151,11 @@ class _Picture:
             near.setdefault(leaf.nodes, []).append(leaf)
         nodes = [(node, near.pop((node.id,), [])) for node in self.host.numa_nodes]
         is_placed = bool(self.leaves) and () not in near
-        own = [(_node_heading(node, is_bare=is_placed and not leaves), leaves) for node, leaves in nodes if leaves or _has_cpus(node)]
+        own = [
+            (_node_heading(node, is_bare=is_placed and not leaves), leaves)
+            for node, leaves in nodes
+            if leaves or _has_cpus(node)
+        ]
         own += [([group_title(ids)], leaves) for ids, leaves in sorted(near.items())]
         bare = [node for node, leaves in nodes if not leaves and not _has_cpus(node)]
         own += [(["Memory without CPUs", *_bare_lines(bare, self.host)], [])] if bare else []

@@ -261,9 +261,10 @@ def _memory(told: Memory, name: str) -> Measurement:
         for c in told.cells
         if c.skipped
     ]
+    method = "latencies" if told.method == "native" else "interpreted: only differences to near memory are told"
     return Measurement(
         title=f"Memory of each node from the CPUs of each node ({name})",
-        made=f"{_made(told)}; {'' if told.method == 'native' else 'interpreted: only differences to near memory are told'}",
+        made=f"{_made(told)}; {method}",
         tables=tuple(tables),
         notes=(*told.notes, *skipped),
     )
