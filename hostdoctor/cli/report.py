@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+STAND_IN = ["vllm", "serve", "MODEL"]
 MAX_FILE_BYTES = 64 << 20
 Format = Literal["html", "markdown"]
 
@@ -157,7 +158,7 @@ def _with_wrappers(
 
     host = page.report.host
     made = tuple(_wrapper(source, host, title, gpus, command, version, limit_s) for title, gpus in _sets(host, ask))
-    return msgspec.structs.replace(page, wrappers=made)
+    return msgspec.structs.replace(page, wrappers=made, command=shlex.join(command or STAND_IN))
 
 
 def _sets(host: Host, ask: Ask) -> Iterator[tuple[str, tuple[Gpu, ...]]]:
@@ -192,7 +193,7 @@ def _wrapper(
 
     names = [str(gpu.index) if gpu.index is not None else gpu.bdf or gpu.uuid or "" for gpu in gpus]
     labels = brief(gpu_labels(host, gpus))
-    argv = command or ["vllm", "serve", "MODEL", "--tensor-parallel-size", str(len(gpus))]
+    argv = command or [*STAND_IN, "--tensor-parallel-size", str(len(gpus))]
     made = Made(host=host.system.hostname, version=__version__, time=_now())
     named = f"{title} ({labels})"
     try:

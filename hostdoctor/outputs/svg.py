@@ -11,6 +11,7 @@ from hostdoctor.outputs.words import printable
 
 CELL_EM = 0.6021  # DejaVu Sans Mono, the widest of the common monospaced fonts
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
+_LONGEST = 50_000  # characters of an attribute: paths of curves are long
 _SINGLE = "…·×–—›"
 _NO_XML = {0xFFFE: "?", 0xFFFF: "?"}
 
@@ -83,4 +84,4 @@ def _cells(character: str) -> int:
 def _value(value: object) -> str:
     if isinstance(value, float):
         return f"{round(value, 2):g}"
-    return escape(printable(str(value)).translate(_NO_XML))
+    return escape(printable(str(value), _LONGEST).translate(_NO_XML))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from hostdoctor.facts import Fact
+from hostdoctor.outputs.page.figures import number
 from hostdoctor.outputs.svg import label, tag, text_width, title, words
 
 WIDTH, SMALL = 460.0, 11.0
@@ -90,7 +91,7 @@ def pair_chart(what: str, ratios: Sequence[float], interval: tuple[float, float]
     near = "near is faster"
     parts.append(label(WIDTH - RIGHT - text_width(near, SMALL), TOP - 18, near, WIDTH, SMALL))
     parts.append(label(2, TOP + 10, "pair 1", LEFT - 6, SMALL))
-    parts.append(label(LEFT, bottom + 32, f"{what}: ratio far/near of each pair (log scale)", WIDTH - LEFT, SMALL))
+    parts.append(label(LEFT, bottom + 32, f"{what}: ratio of each pair, far/near (log scale)", WIDTH - LEFT, SMALL))
     return _chart(f"{what}: ratio of each pair", bottom + 42, parts)
 
 
@@ -103,7 +104,7 @@ def memory_bar(node: int, total: int, parts: Sequence[tuple[str, str, int]]) -> 
             tip = title(f"{name}: {size:,} bytes")
             drawn.append(tag("rect", tip, x=start, y=2, width=max(end - start, 1.0), height=18, class_=kind))
     frame = tag("rect", title("free"), x=0.5, y=2, width=width - 1, height=18, class_="free")
-    return _chart(f"Memory of node {node}", 22, [frame, *drawn], width=width)
+    return _chart(f"Memory of node {node}", 22, [frame, *drawn], width=width, stretched=True)
 
 
 class _Log:
@@ -118,7 +119,7 @@ class _Log:
         return self.start + (self.end - self.start) * min(1.0, max(0.0, share))
 
 
-def _chart(name: str, height: float, parts: Sequence[str], width: float = WIDTH) -> str:
+def _chart(name: str, height: float, parts: Sequence[str], width: float = WIDTH, *, stretched: bool = False) -> str:
     return tag(
         "svg",
         tag("title", words(name)),
@@ -126,6 +127,7 @@ def _chart(name: str, height: float, parts: Sequence[str], width: float = WIDTH)
         viewBox=f"0 0 {width:g} {height:g}",
         width=width,
         height=height,
+        preserveAspectRatio="none" if stretched else None,
         role="img",
         aria_label=name,
         class_="hd-chart",
@@ -141,21 +143,28 @@ def _shares(axis: _Log, lowest: float) -> Iterator[str]:
 
 
 def _ticks(axis: _Log, top: float, bottom: float) -> Iterator[str]:
-    """Yield the round values (1, 2, 5 times ten) in range, or the ends where there are not two."""
-    low, high = math.exp(axis.low), math.exp(axis.high)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    values = [f * 10.0**d for d in decades for f in (1, 2, 5) if low <= f * 10.0**d <= high]
-    if len(values) < 2:
-        values = [low, high]
     yield tag("path", d=f"M{LEFT:g} {top:g}V{bottom:g}H{WIDTH - RIGHT:g}", class_="axis")
     free_from = 0.0
-    for value in values:
-        x, text = axis.at(value), f"{value:.4g}"
+    for value in _round_values(math.exp(axis.low), math.exp(axis.high)):
+        x, text = axis.at(value), number(value)
         start = min(x - text_width(text, SMALL) / 2, WIDTH - text_width(text, SMALL) - 1)
         yield tag("line", x1=x, y1=bottom, x2=x, y2=bottom + 4, class_="axis")
         if start > free_from:
             yield label(start, bottom + 17, text, 90, SMALL)
             free_from = start + text_width(text, SMALL) + 6
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Return round values in a range: 1, 2, 5 times ten where it is wide, else equal steps of such a size."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    values = [f * 10.0**d for d in decades for f in (1, 2, 5) if low <= f * 10.0**d <= high]
+    if len(values) > 2:
+        return values
+    raw = (high - low) / 4
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next((f * size for f in (1, 2, 5) if f * size >= raw), 10 * size)
+    first = math.ceil(low / step)
+    return [n * step for n in range(first, first + 12) if n * step <= high] or [low, high]
 
 
 def _ratio_ticks(axis: _Log, most: float, bottom: float) -> Iterator[str]:

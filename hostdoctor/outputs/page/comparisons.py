@@ -104,15 +104,20 @@ def _charts(told: Comparison, runs: Runs) -> Iterator[Chart]:
             for arm, side in zip(told.arms, ("near", "far"), strict=True)
         ]
         counts = rows.get("p99") or rows.get("p50")
-        if counts is not None and (drawn := tail_chart(name, "ms", series)):
-            yield Chart(svg=drawn, caption=f"{name}: quantiles of all samples of each arm, {_samples(counts)}.")
-        for quantile, row in rows.items():
-            pairs = _ratios(runs, metric, quantile)
-            interval = row.ratio_ci
-            band = (interval[0], interval[1]) if interval and interval[0] and interval[1] else None
-            if drawn := pair_chart(f"{name}, {quantile}", pairs, band):
-                shown = f"{len(pairs)} pairs, each dot one; the band is the 95 % interval of the mean ratio"
-                yield Chart(svg=drawn, caption=f"{name}, {quantile}: {shown}.")
+        if counts is not None and (tail := tail_chart(name, "ms", series)):
+            yield Chart(svg=tail, caption=f"{name}: quantiles of all samples of each arm, {_samples(counts)}.")
+        drawn = {quantile: _pairs(runs, metric, quantile, row) for quantile, row in rows.items()}
+        if any(drawn.values()):
+            counts_words = (
+                f"{len(runs.near)} pairs of runs, each dot one; the band is the 95 % interval of the mean ratio"
+            )
+            yield Chart(svg="".join(drawn.values()), caption=f"{name}, {' and '.join(drawn)}: {counts_words}.")
+
+
+def _pairs(runs: Runs, metric: str, quantile: str, row: Row) -> str:
+    interval = row.ratio_ci
+    band = (interval[0], interval[1]) if interval and interval[0] and interval[1] else None
+    return pair_chart(quantile, _ratios(runs, metric, quantile), band)
 
 
 def _points(rows: dict[str, Row], side: str) -> Iterator[tuple[float, float]]:

@@ -18,6 +18,7 @@ from hostdoctor.outputs.topo_text import render_topo
 from hostdoctor.outputs.words import counts, host_words, link_words, plural
 
 MAX_ACTIONS = 5
+PLAN_COLUMNS = 110
 MAX_FINDINGS, MAX_EVIDENCE, MAX_GAPS, MAX_DRIVES = 120, 16, 150, 128
 SECTIONS = (
     ("verdict", "Verdict"),
@@ -89,6 +90,7 @@ def content_of(page: Page) -> dict[str, Any]:
         "risks": RISKS,
         "scopes": SCOPES,
         "documentation": page.documentation,
+        "command": page.command,
         "wrappers": page.wrappers,
         **_budget(page),
         "comparisons": [told for told in page.measurements if not told.is_signal],
@@ -254,7 +256,7 @@ def _plan(page: Page) -> dict[str, Any]:
         for one in plan.sessions
     )
     table = Table(caption="Sequences that one replica holds at once", columns=("Tokens each", "Sequences"), rows=rows)
-    return {"plan_text": render_plan(plan, Style(), show_all=True), "plan_table": table}
+    return {"plan_text": render_plan(plan, Style(width=PLAN_COLUMNS), show_all=True), "plan_table": table}
 
 
 def _unknown(report: Report) -> dict[str, Any]:

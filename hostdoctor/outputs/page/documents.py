@@ -11,6 +11,7 @@ import msgspec
 from hostdoctor.errors import SourceError
 from hostdoctor.facts import Fact
 
+NOTHING = msgspec.Raw(b"null")
 Interval = tuple[float | None, float | None]
 
 
@@ -85,7 +86,7 @@ class Comparison(Fact, frozen=True, kw_only=True):
     metrics: dict[str, dict[str, Row]]
     failed_requests: Failed | None = None
     warnings: tuple[str, ...] = ()
-    provenance: msgspec.Raw | None = None
+    provenance: msgspec.Raw = NOTHING
     production: "Comparison | None" = None
     complete: bool = True
     placement: dict[str, str] = {}  # noqa: RUF012
@@ -93,7 +94,7 @@ class Comparison(Fact, frozen=True, kw_only=True):
     def runs(self) -> Runs:
         """Return the runs; none where the provenance tells of none."""
         try:
-            return Runs() if self.provenance is None else msgspec.json.decode(self.provenance, type=Runs)
+            return msgspec.json.decode(self.provenance, type=Runs | None) or Runs()
         except (msgspec.DecodeError, RecursionError):
             return Runs()
 
@@ -224,7 +225,7 @@ class NvmeRun(Fact, frozen=True, kw_only=True):
     latency: ReadLatency | None = None
     disk: DiskMeans | None = None
     failed: str | None = None
-    raw: msgspec.Raw | None = None
+    raw: msgspec.Raw = NOTHING
 
 
 class Nvme(Fact, frozen=True, kw_only=True, tag_field="kind", tag="measure-nvme"):

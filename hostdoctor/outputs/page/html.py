@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hostdoctor.outputs.page.content import content_of
 from hostdoctor.outputs.page.model import Page
-from hostdoctor.outputs.page.prose import blocks, prose, verbatim, visible
+from hostdoctor.outputs.page.prose import blocks, prose, unbroken, verbatim, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,7 +50,7 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(markup=Markup, verbatim=verbatim, prose=prose, blocks=blocks, exact=repr)
+    made.filters.update(markup=Markup, verbatim=verbatim, prose=prose, blocks=blocks, exact=repr, unbroken=unbroken)
     return made
 
 

@@ -144,14 +144,18 @@ def _copy_charts(result: CopyResult) -> Iterator[Chart]:
     series = [Series(name=name, points=tuple(_tail(arm))) for name, arm in (("near", near), ("far", far))]
     if drawn := tail_chart("Time of a copy", "µs", series):
         yield Chart(svg=drawn, caption=f"{what}: {near.copies:,} near and {far.copies:,} far copies.")
-    for statistic, one, other in (("p50", near.run_p50_us, far.run_p50_us), ("p99", near.run_p99_us, far.run_p99_us)):
-        ratios = [b / a for a, b in zip(one, other, strict=False) if a > 0 and b > 0]
-        interval = next(
-            (c.paired.ratio_ci for c in result.comparisons if (c.cell, c.statistic) == ("far", statistic)), None
-        )
-        band = (interval[0], interval[1]) if interval and interval[0] and interval[1] else None
-        if drawn := pair_chart(f"{statistic} of a run", ratios, band):
-            yield Chart(svg=drawn, caption=f"{what}: {statistic} of {len(ratios)} pairs of runs, each dot one.")
+    runs = (("p50", near.run_p50_us, far.run_p50_us), ("p99", near.run_p99_us, far.run_p99_us))
+    drawn = "".join(_pairs(result, statistic, one, other) for statistic, one, other in runs)
+    if drawn:
+        yield Chart(svg=drawn, caption=f"{what}: {len(near.run_p50_us)} pairs of runs, each dot one.")
+
+
+def _pairs(result: CopyResult, statistic: str, near: tuple[float, ...], far: tuple[float, ...]) -> str:
+    ratios = [b / a for a, b in zip(near, far, strict=False) if a > 0 and b > 0]
+    told = (one.paired.ratio_ci for one in result.comparisons if (one.cell, one.statistic) == ("far", statistic))
+    interval = next(told, None)
+    band = (interval[0], interval[1]) if interval and interval[0] and interval[1] else None
+    return pair_chart(f"{statistic} of a run", ratios, band)
 
 
 def _tail(arm: CopyArm) -> Iterator[tuple[float, float]]:
@@ -245,9 +249,9 @@ class _Fio(msgspec.Struct):
     jobs: list[_Job] = []
 
 
-def _histogram(raw: msgspec.Raw | None) -> dict[int, int]:
+def _histogram(raw: msgspec.Raw) -> dict[int, int]:
     try:
-        told = _Fio() if raw is None else msgspec.json.decode(raw, type=_Fio)
+        told = msgspec.json.decode(raw, type=_Fio | None) or _Fio()
     except (msgspec.DecodeError, RecursionError):
         return {}
     return {int(ns): n for job in told.jobs for ns, n in job.read.clat_ns.bins.items() if ns.isdigit() and len(ns) < 19}

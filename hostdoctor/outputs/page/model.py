@@ -83,11 +83,12 @@ class About(Fact, frozen=True, kw_only=True):
 
 
 class Page(Fact, frozen=True, kw_only=True):
-    """Everything on the page. ``documentation`` is each finding's check's, by id."""
+    """Everything on the page. ``documentation`` is each finding's check's, by id; ``command`` is what wrappers start."""
 
     report: Report
     about: About
     documentation: dict[str, str] = {}  # noqa: RUF012  msgspec copies empty defaults
+    command: str = ""
     wrappers: tuple[Wrapper, ...] = ()
     budget: BudgetDocument | None = None
     node_budgets: tuple[NodeBudget, ...] = ()

@@ -28,6 +28,11 @@ def visible(value: Any) -> Any:
     return printable(str(value), MOST_CHARACTERS)
 
 
+def unbroken(text: str) -> str:
+    """Return a figure that no line end takes apart, but before its interval."""
+    return text.replace(" ", "\u00a0").replace("\u00a0[", " [")
+
+
 def verbatim(text: str) -> Markup:
     """Return lines of code or of a table as they are; control characters but the line's end are made visible."""
     cut = text if len(text) <= MOST_CODE_CHARACTERS else text[:MOST_CODE_CHARACTERS] + "\n… cut here"
