@@ -84,9 +84,9 @@ def pair_chart(what: str, ratios: Sequence[float], interval: tuple[float, float]
         tip = title(f"95 % interval of the ratio: {interval[0]:.3g} to {interval[1]:.3g}")
         parts.append(tag("rect", tip, x=low, y=TOP, width=max(high - low, 1.0), height=bottom - TOP, class_="band"))
     parts.append(tag("line", x1=axis.at(1), y1=TOP, x2=axis.at(1), y2=bottom, class_="axis"))
-    for number, ratio in enumerate(known):
+    for place, ratio in enumerate(known):
         arm = "near" if ratio > 1 else "far"
-        parts.append(_mark(arm, axis.at(ratio), TOP + step * (number + 0.5) + 2, f"pair {number + 1}: {ratio:.4g}"))
+        parts.append(_mark(arm, axis.at(ratio), TOP + step * (place + 0.5) + 2, f"pair {place + 1}: {ratio:.4g}"))
     parts.append(label(LEFT, TOP - 18, "far is faster", axis.at(1) - LEFT - 8, SMALL))
     near = "near is faster"
     parts.append(label(WIDTH - RIGHT - text_width(near, SMALL), TOP - 18, near, WIDTH, SMALL))

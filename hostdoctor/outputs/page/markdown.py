@@ -104,7 +104,7 @@ def _unknown(page: Page) -> Iterator[str]:
         yield f"- and {len(host.gaps) - MAX_GAPS} more facts"
     for result in page.report.results:
         if result.status in ("skip", "error"):
-            yield f"- {result.id} {escape(result.name)} was not judged: {escape(result.reason or '')}"
+            yield f"- {escape(f'{result.id} {result.name}')} was not judged: {escape(result.reason or '')}"
     yield ""
 
 

@@ -83,7 +83,7 @@ class About(Fact, frozen=True, kw_only=True):
 
 
 class Page(Fact, frozen=True, kw_only=True):
-    """Everything on the page. ``documentation`` is each finding's check's, by id; ``command`` is what wrappers start."""
+    """Everything on the page. ``documentation`` is each finding's check's, by id; wrappers start ``command``."""
 
     report: Report
     about: About
