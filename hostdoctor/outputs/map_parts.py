@@ -12,6 +12,7 @@ from hostdoctor.outputs.words import link_words
 TEXT, SMALL, HEAD = 11.5, 10.5, 14.0
 LINK_WIDTH = 72.0  # room for a link's words above its line
 HEIGHTS = {"gpu": 42.0, "nic": 28.0, "nvme": 28.0}
+MOST_OF_ADDRESS = 0.45  # of a box
 KINDS = {"gpu": "GPU", "nic": "network adapter", "nvme": "NVMe drive"}
 _WEIGHTS = ((16, 7.0), (8, 4.5), (4, 3.0), (2, 2.0), (1, 1.4))
 _ICONS = {"critical": "M5 0 10 5 5 10 0 5Z", "warning": "M5 0 10 10 0 10Z"}
@@ -73,8 +74,8 @@ def draw_leaf(leaf: Leaf, mark: Mark | None, detail: str, x: float, y: float, wi
     if mark is not None:
         right = draw_mark(mark, right, base, parts)
     if leaf.kind != "gpu" and not (mark and width < 260):
-        room = text_width(leaf.address, SMALL)
-        parts.append(label(right - room, base, leaf.address, room + 1, SMALL, class_="muted"))
+        room = min(text_width(leaf.address, SMALL), width * MOST_OF_ADDRESS)
+        parts.append(label(right - room, base, leaf.address, room + 0.5, SMALL, class_="muted"))
         right -= room + 6
     name = label(x + 8, base, leaf.label, right - x - 8, TEXT, class_="strong")
     after = x + 8 + text_width(leaf.label, TEXT) + 7
