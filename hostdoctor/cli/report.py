@@ -85,7 +85,7 @@ def report(
     """Survey, judge, place, and write the page. Exits 0 when it was written, whatever the verdict."""
     from hostdoctor.diagnosis.registry import load_rules
 
-    if format_ == "html" and output is None and sys.stdout.isatty():
+    if format_ == "html" and output is None and on_terminal():
         raise UsageError("a page of HTML is no text for a terminal: -o FILE, or --format markdown")
     if output is not None:
         from hostdoctor.sources.whole_file import refuse_bad_target
@@ -108,6 +108,11 @@ def report(
     page = _with_wrappers(page, source, ask, command, engine_version, limit_s)
     page = _with_budget(page, source, ask, cpu_offload_gib, kv_offload_gib)
     _deliver(_render(page, format_), output, force=force)
+
+
+def on_terminal() -> bool:
+    """Tell whether a person would see the page's source."""
+    return sys.stdout.isatty()
 
 
 def _ask(

@@ -79,13 +79,20 @@ def _facts(before: Host, after: Host) -> Iterator[Change]:
 
 
 def _records(area: str, before: Mapping[str, Values], after: Mapping[str, Values]) -> Iterator[Change]:
-    for subject in dict.fromkeys((*before, *after)):
-        if subject not in after:
-            yield Change(area=area, subject=subject, what="", kind="removed", before=_brief(before[subject]))
-        elif subject not in before:
-            yield Change(area=area, subject=subject, what="", kind="added", after=_brief(after[subject]))
+    for key in dict.fromkeys((*before, *after)):
+        one, other = before.get(key), after.get(key)
+        if one is None:
+            yield Change(area=area, subject=_subject(key, other), what="", kind="added", after=_brief(other or {}))
+        elif other is None:
+            yield Change(area=area, subject=_subject(key, one), what="", kind="removed", before=_brief(one))
         else:
-            yield from _values(area, subject, before[subject], after[subject])
+            yield from _values(area, _subject(key, other), one, other)
+
+
+def _subject(key: str, values: Values | None) -> str:
+    """Return what a person calls a thing: a GPU by its index, and by what identifies it."""
+    index = (values or {}).get("index")
+    return key if index is None or key == f"GPU{index}" else f"GPU{index} ({key})"
 
 
 def _values(area: str, subject: str, before: Values, after: Values) -> Iterator[Change]:

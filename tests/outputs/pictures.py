@@ -36,6 +36,7 @@ def crowded(gpus: int = 8, nics: int = 10, drives: int = 16) -> Host:
         nvme=tuple(disks),
         pci_devices=tuple(ports),
         paths=tuple(pairs),
+        sources=("made by hand",),
     )
 
 
@@ -60,12 +61,13 @@ def ten_on_one_node() -> Host:
         gpus=tuple(cards),
         pci_devices=tuple(ports),
         paths=tuple(pairs),
+        sources=("made by hand",),
     )
 
 
 def unknown() -> Host:
     """A host of whose devices nothing but the existence is known."""
-    return Host(gpus=(Gpu(), Gpu(index=1)), nvme=(NvmeController(),))
+    return Host(gpus=(Gpu(), Gpu(index=1)), nvme=(NvmeController(),), sources=("made by hand",))
 
 
 def texts(svg: str) -> list[str]:

@@ -39,6 +39,8 @@ RISKS = {
     "isolation": "less isolation between devices or users",
     "oom": "memory that runs out",
 }
+LIVE_TODO = "Look again as root, and when the driver answers: its state and the facts below say what is missing."
+CAPTURED_TODO = "Look on the host itself, or add nvidia-smi topo -m, numactl --hardware and lspci -vvv by --from."
 SCOPES = {"process": "the process alone", "host": "the whole host"}
 
 
@@ -79,7 +81,7 @@ def content_of(page: Page) -> dict[str, Any]:
         "sections": SECTIONS,
         "report": report,
         "verdict": verdict_words(report),
-        "actions": [_action(one) for one in findings if one.finding.severity != "info"][:MAX_ACTIONS],
+        "actions": [*_missing_map(report), *map(_action, _urgent(findings))][:MAX_ACTIONS],
         "tally": tally(report),
         "map": _map(report),
         "map_text": render_topo(host, Style()),
@@ -131,6 +133,18 @@ def _subtitle(report: Report) -> str:
         system.container and f"in {system.container}",
     )
     return " · ".join(part for part in parts if part) or "CPU, kernel and driver not told"
+
+
+def _urgent(findings: list[Shown]) -> list[Shown]:
+    return [one for one in findings if one.finding.severity != "info"]
+
+
+def _missing_map(report: Report) -> Iterator[Action]:
+    """Yield what to do first where the map itself is not known: what follows from it is not known either."""
+    if report.unknown:
+        where = LIVE_TODO if report.host.is_live else CAPTURED_TODO
+        todo = f"{where} Launch wrappers and the budget need it."
+        yield Action(message="Establish the map.", todo=todo, id="map", anchor="unknown")
 
 
 def _action(one: Shown) -> Action:
