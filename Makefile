@@ -34,6 +34,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench.bench_startup
 	$(BIN)/python -m tests.bench.bench_bug_report
 	$(BIN)/python -m tests.bench.bench_capture
+	$(BIN)/python -m tests.bench.bench_report
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas

@@ -34,9 +34,16 @@ if TYPE_CHECKING:
     from hostdoctor.budget.plan import Plan
     from hostdoctor.diagnosis.api import Rule
     from hostdoctor.outputs.page.model import About, Measurement, Page, Wrapper
+    from hostdoctor.sources.commands import Running
+    from hostdoctor.sources.cpu import CpuDescription
 
 app = typer.Typer()
 
+# Those that inference on CPUs and compression care for, in py-cpuinfo's spelling.
+INSTRUCTIONS: tuple[str, ...] = (
+    *("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"),
+    *("asimd", "sve", "sve2", "bf16", "i8mm", "svebf16"),
+)
 STAND_IN = ["vllm", "serve", "MODEL"]
 MAX_FILE_BYTES = 64 << 20
 Format = Literal["html", "markdown"]
@@ -84,6 +91,7 @@ def report(
 ) -> None:
     """Survey, judge, place, and write the page. Exits 0 when it was written, whatever the verdict."""
     from hostdoctor.diagnosis.registry import load_rules
+    from hostdoctor.sources.cpu import start_cpu
 
     if format_ == "html" and output is None and on_terminal():
         raise UsageError("a page of HTML is no text for a terminal: -o FILE, or --format markdown")
@@ -101,10 +109,11 @@ def report(
     shown = [one for path in measured or () for one in _measured(path)]
     planned = None if plan is None else _plan(plan)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
+    cpu = start_cpu(limit_s) if source.is_live else None
     paths = [stated_path(source, "--model-path", model_path), stated_path(source, "--kv-path", kv_path)]
     host = survey_host(source, paths=[path for path in paths if path])
     ask = _ask(host, gpus, tp, paths, cpu_offload_gib, kv_offload_gib)
-    page = _page(source, host, ask, rules, shown, planned)
+    page = _page(source, host, ask, rules, shown, planned, _cpu(source, cpu))
     page = _with_wrappers(page, source, ask, command, engine_version, limit_s)
     page = _with_budget(page, source, ask, cpu_offload_gib, kv_offload_gib)
     _deliver(_render(page, format_), output, force=force)
@@ -136,20 +145,21 @@ def _page(
     rules: "tuple[Rule, ...]",
     shown: "list[Measurement]",
     planned: "Plan | None",
+    cpu: "CpuDescription | None",
 ) -> "Page":
-    from hostdoctor.config import DEFAULT, read_config
+    from hostdoctor.config import read_config
     from hostdoctor.diagnosis.accept import by_date
     from hostdoctor.diagnosis.runner import diagnose
     from hostdoctor.outputs.page.model import Page
 
     # what this machine's site accepts says nothing of a captured one
-    listed = read_config(DEFAULT).accept if source.is_live else ()
+    listed = read_config(None).accept if source.is_live else ()
     accepts, ended = by_date(listed, datetime.datetime.now(tz=datetime.timezone.utc).date())
     judged = diagnose(host, ask, rules, accepts=accepts, ended=ended)
     fired = {result.id for result in judged.results if result.findings}
     return Page(
         report=judged,
-        about=_about(host),
+        about=_about(host, cpu),
         documentation={rule.id: rule.documentation for rule in rules if rule.id in fired},
         measurements=tuple(shown),
         plan=planned,
@@ -245,7 +255,15 @@ def _deliver(text: str, output: Path | None, *, force: bool) -> None:
         stream.write(text.encode("utf-8", "replace"))
 
 
-def _about(host: Host | None) -> "About":
+def _cpu(source: Source, running: "Running | None") -> "CpuDescription | None":
+    """Return what py-cpuinfo says of the host's CPU: of this machine's, or what a capture keeps of that."""
+    from hostdoctor.sources.cpu import CpuDescription, captured_cpu, cpu_output
+
+    told = captured_cpu(source) if running is None else cpu_output(running.wait())
+    return told if isinstance(told, CpuDescription) else None
+
+
+def _about(host: Host | None, cpu: "CpuDescription | None" = None) -> "About":
     import platform
 
     from hostdoctor import __version__
@@ -260,6 +278,8 @@ def _about(host: Host | None) -> "About":
             "NVIDIA driver": told.nvidia_driver,
             "Architecture": told.architecture,
         }
+        flags = [flag for flag in INSTRUCTIONS if cpu is not None and flag in cpu.flags]
+        named["CPU instructions"] = ", ".join(flags) or None
         versions |= {name: value for name, value in named.items() if value}
     return About(made_at=_now(), versions=versions, commands=(shlex.join(["hostdoctor", *sys.argv[1:]]), *_again(host)))
 
