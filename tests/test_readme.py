@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hostdoctor.budget.gpus import GPUS
+from hostdoctor.cli.app import COMMANDS
 from tests.cli.support import hostdoctor
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -82,7 +83,7 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
 
 
 def test_every_option_named_exists() -> None:
-    commands = ("check", "topo", "explain", "capture", "wrap", "run", "ps", "budget", "plan")
+    commands = ("check", "topo", "explain", "capture", "wrap", "run", "ps", "budget", "plan", "report")
     help_text = "".join(hostdoctor(name, "--help").out for name in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
     foreign = {option for option in named if option not in help_text}
@@ -102,3 +103,19 @@ def test_the_preflight_is_ten_lines_of_options_that_exist() -> None:
         known = hostdoctor(command, "--help").out
         for option in re.findall(r"--[a-z-]+", options):
             assert f"{option} " in known, (command, option)
+
+
+def test_the_manual_of_the_report_names_options_that_exist() -> None:
+    manual = (Path(__file__).parents[1] / "docs" / "report.md").read_text(encoding="utf-8")
+    help_text = "".join(hostdoctor(name, "--help").out for name in COMMANDS)
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", manual))
+    foreign = {option for option in named if option not in help_text}
+    # those of measure and compare, which may not be there yet
+    assert foreign <= {"--near", "--far", "--watch"}
+
+
+def test_the_picture_is_there_and_small() -> None:
+    (name,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    picture = Path(__file__).parents[1] / name
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size < 200_000
