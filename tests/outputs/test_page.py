@@ -247,3 +247,14 @@ def test_markdown_has_the_same_sections(name: str) -> None:
     headings = re.findall(r"^### (.*)$", text, re.MULTILINE)
     assert [one for one in headings if one in SECTIONS_OF_MARKDOWN] == SECTIONS_OF_MARKDOWN
     assert "no measurable difference" in text
+
+
+def test_an_endless_document_is_cut_and_says_so() -> None:
+    document, reads = copies(), drive_reads()
+    document["results"] = document["results"] * 400
+    document["notes"] = ["n" * 5000] * 3000
+    reads["runs"] = reads["runs"] * 2000
+    told = (*shown(document), *shown(reads))
+    assert any("more verdicts are in the document" in note for note in told[0].notes)
+    assert any("the first 100 of 4000 rows" in note for note in told[1].notes)
+    assert len(render_page(page_of(report_on("demo"), measurements=told))) < 1_000_000

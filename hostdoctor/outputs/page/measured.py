@@ -25,7 +25,7 @@ from hostdoctor.outputs.page.figures import block, figure, number, of_quantile, 
 from hostdoctor.outputs.page.model import Chart, Figure, Measurement, Table, Verdict
 
 Show = Callable[[MemoryCell], Figure]
-MAX_CHARTS = 24
+MAX_CHARTS, MAX_TABLES, MAX_ROWS = 24, 48, 100
 ARROWS = {"to-gpu": "host to GPU", "from-gpu": "GPU to host"}
 LOOPS = {"closed": "one after another", "open": "on a schedule", "bandwidth": "large"}
 CELLS = {"far-memory": "far memory", "far-cpu": "far CPUs", "far": "far CPUs and memory", "near-again": "near again"}
@@ -33,7 +33,11 @@ NS_PER_US = 1000.0
 
 
 def measurements(document: Document, name: str) -> list[Measurement]:
-    """Return what a document is shown as; ``name`` is its file's."""
+    """Return what a document is shown as, cut where it is endless; ``name`` is its file's."""
+    return [_cut(told) for told in _all(document, name)]
+
+
+def _all(document: Document, name: str) -> list[Measurement]:
     if isinstance(document, Comparison):
         return of_comparison(document, f"A workload from near and from far ({name})")
     if isinstance(document, Copies):
@@ -41,6 +45,25 @@ def measurements(document: Document, name: str) -> list[Measurement]:
     if isinstance(document, Nvme):
         return [_nvme(document, name)]
     return [_memory(document, name) if isinstance(document, Memory) else _watch(document, name)]
+
+
+def _cut(told: Measurement) -> Measurement:
+    lists = {"verdicts": MAX_ROWS, "tables": MAX_TABLES, "charts": MAX_CHARTS, "notes": MAX_ROWS}
+    left = {name: len(getattr(told, name)) - most for name, most in lists.items()}
+    words = [f"{count} more {name} are in the document" for name, count in left.items() if count > 0]
+    tables = tuple(msgspec.structs.replace(one, rows=one.rows[:MAX_ROWS]) for one in told.tables[:MAX_TABLES])
+    words += [f"{one.caption}: the first {MAX_ROWS} of {len(one.rows)} rows" for one in told.tables if _is_long(one)]
+    return msgspec.structs.replace(
+        told,
+        verdicts=told.verdicts[:MAX_ROWS],
+        tables=tables,
+        charts=told.charts[:MAX_CHARTS],
+        notes=(*told.notes[:MAX_ROWS], *words[:MAX_ROWS]),
+    )
+
+
+def _is_long(table: Table) -> bool:
+    return len(table.rows) > MAX_ROWS
 
 
 def _made(document: Copies | Nvme | Memory | Watch) -> str:
@@ -59,7 +82,6 @@ def _copies(told: Copies, name: str) -> Measurement:
     slower, same = (sum(verdict.tone == tone for verdict in whole) for tone in ("near", "same"))
     headline = f"far node against near: near faster in {slower} of {len(whole)} kinds of copy, no difference in {same}"
     charts = [chart for result in told.results for chart in _copy_charts(result)]
-    left = [f"{len(charts) - MAX_CHARTS} more charts are left out"] if len(charts) > MAX_CHARTS else []
     return Measurement(
         title=f"Copies between host and {gpu} ({name})",
         made=f"{_made(told)}; {nodes}; {versions}",
@@ -67,8 +89,8 @@ def _copies(told: Copies, name: str) -> Measurement:
         tone="near" if slower else "same" if whole and same == len(whole) else "unknown",
         verdicts=verdicts,
         tables=tuple(_copy_table(result) for result in told.results),
-        charts=tuple(charts[:MAX_CHARTS]),
-        notes=(*([f"Ended early: {told.stopped}"] if told.stopped else []), *told.notes, *left),
+        charts=tuple(charts),
+        notes=(*([f"Ended early: {told.stopped}"] if told.stopped else []), *told.notes),
     )
 
 
@@ -175,7 +197,7 @@ def _nvme(told: Nvme, name: str) -> Measurement:
         made=f"{_made(told)}; drive on node {_id(told.drive_node)}; {told.fio or 'fio'}",
         headline="fio's own figures, read from near and far CPUs; not judged",
         tables=tuple(_nvme_table(size, depth, runs) for (size, depth), runs in groups.items()),
-        charts=tuple(charts[:MAX_CHARTS]),
+        charts=tuple(charts),
         notes=(
             *told.notes,
             *(f"not measured from node {run.cpu_node}: {run.failed}" for run in told.runs if run.failed),
