@@ -6,7 +6,8 @@ One file without any reference to another; text stays text; the layout depends o
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from hostdoctor.diagnosis.paths import Hop, Tree, is_c2c
+from hostdoctor.diagnosis.api import Ask
+from hostdoctor.diagnosis.paths import Hop, Tree, is_c2c, physical_ports
 from hostdoctor.diagnosis.report import SEVERITIES, Finding, Severity
 from hostdoctor.diagnosis.subjects import brief
 from hostdoctor.diagnosis.uplinks import Uplink, shared_uplinks
@@ -76,7 +77,10 @@ class _Picture:
         self.hops: dict[str, Hop] = {
             hop.port_bdf: hop for leaf in self.leaves if not self._is_c2c(leaf) for hop in tree.hops(leaf.device)
         }
-        self.uplinks: dict[str, Uplink] = {uplink.port_bdf: uplink for uplink in shared_uplinks(host)}
+        if physical_ports(host, Ask()) is not None:  # a hypervisor's registers describe no lanes
+            self.hops = {}
+        shared = shared_uplinks(host) if self.hops else ()
+        self.uplinks: dict[str, Uplink] = {uplink.port_bdf: uplink for uplink in shared}
         self.groups = nvlink_groups(host)
         self.detail = {name: _peers(group) for group in self.groups for name in group.members}
         self.places: dict[str, tuple[int, float, float]] = {}  # a GPU's column, right edge and middle

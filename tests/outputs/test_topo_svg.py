@@ -84,6 +84,14 @@ def test_sharers_that_can_outrun_their_uplink_are_named() -> None:
     assert "1.2:1 shared by GPU3, nvme0" in texts(render_topo_svg(report_on("demo").host))
 
 
+def test_made_up_ports_of_a_guest_are_judged_in_nothing() -> None:
+    host = report_on("demo").host
+    guest = msgspec.structs.replace(host, system=msgspec.structs.replace(host.system, virtualization="kvm"))
+    drawn = texts(render_topo_svg(guest))
+    assert not [text for text in drawn if "shared by" in text or text.startswith("of x")]
+    assert "x8 Gen5" in drawn
+
+
 def test_a_chip_to_chip_gpu_has_no_lanes() -> None:
     drawn = texts(render_topo_svg(report_on("gb200-tray").host))
     assert drawn.count("C2C") == 4
