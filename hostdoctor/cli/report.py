@@ -3,7 +3,6 @@
 import datetime
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,28 +23,22 @@ from hostdoctor.cli.common import (
     survey_host,
     timeout_of,
 )
-from hostdoctor.cli.placing import COMMAND_LAST, EngineVersionOption, Wish, place, warnings_of
-from hostdoctor.diagnosis import Ask, MemoryPlan, Report, in_scope
-from hostdoctor.errors import HostdoctorError, SourceError, UsageError
-from hostdoctor.facts import Gpu, Host
+from hostdoctor.cli.placing import COMMAND_LAST, EngineVersionOption
+from hostdoctor.cli.report_files import measured_in, plan_in, report_of
+from hostdoctor.cli.report_parts import STAND_IN, about, cpu_of, gpu_sets, wrapper_of
+from hostdoctor.diagnosis import Ask, MemoryPlan, in_scope
+from hostdoctor.errors import HostdoctorError, UsageError
+from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
 
 if TYPE_CHECKING:
     from hostdoctor.budget.plan import Plan
     from hostdoctor.diagnosis.api import Rule
-    from hostdoctor.outputs.page.model import About, Measurement, Page, Wrapper
-    from hostdoctor.sources.commands import Running
+    from hostdoctor.outputs.page.model import Measurement, Page
     from hostdoctor.sources.cpu import CpuDescription
 
 app = typer.Typer()
 
-# Those that inference on CPUs and compression care for, in py-cpuinfo's spelling.
-INSTRUCTIONS: tuple[str, ...] = (
-    *("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"),
-    *("asimd", "sve", "sve2", "bf16", "i8mm", "svebf16"),
-)
-STAND_IN = ["vllm", "serve", "MODEL"]
-MAX_FILE_BYTES = 64 << 20
 Format = Literal["html", "markdown"]
 
 
@@ -106,14 +99,14 @@ def report(
         _deliver(_compared(compare, rules, format_), output, force=force)
         return
     limit_s = timeout_of(timeout, quick=quick)
-    shown = [one for path in measured or () for one in _measured(path)]
-    planned = None if plan is None else _plan(plan)
+    shown = [one for path in measured or () for one in measured_in(path)]
+    planned = None if plan is None else plan_in(plan)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     cpu = start_cpu(limit_s) if source.is_live else None
     paths = [stated_path(source, "--model-path", model_path), stated_path(source, "--kv-path", kv_path)]
     host = survey_host(source, paths=[path for path in paths if path])
     ask = _ask(host, gpus, tp, paths, cpu_offload_gib, kv_offload_gib)
-    page = _page(source, host, ask, rules, shown, planned, _cpu(source, cpu))
+    page = _page(source, host, ask, rules, shown, planned, cpu_of(source, cpu))
     page = _with_wrappers(page, source, ask, command, engine_version, limit_s)
     page = _with_budget(page, source, ask, cpu_offload_gib, kv_offload_gib)
     _deliver(_render(page, format_), output, force=force)
@@ -159,7 +152,7 @@ def _page(
     fired = {result.id for result in judged.results if result.findings}
     return Page(
         report=judged,
-        about=_about(host, cpu),
+        about=about(host, cpu),
         documentation={rule.id: rule.documentation for rule in rules if rule.id in fired},
         measurements=tuple(shown),
         plan=planned,
@@ -172,53 +165,10 @@ def _with_wrappers(
     import msgspec
 
     host = page.report.host
-    made = tuple(_wrapper(source, host, title, gpus, command, version, limit_s) for title, gpus in _sets(host, ask))
+    made = tuple(
+        wrapper_of(source, host, title, gpus, command, version, limit_s) for title, gpus in gpu_sets(host, ask)
+    )
     return msgspec.structs.replace(page, wrappers=made, command=shlex.join(command or STAND_IN))
-
-
-def _sets(host: Host, ask: Ask) -> Iterator[tuple[str, tuple[Gpu, ...]]]:
-    """Yield the sets of GPUs that somebody may start a command on: those of each node, then all."""
-    from hostdoctor.diagnosis.subjects import near_nodes
-
-    scope = in_scope(host, ask)
-    by_nodes: dict[tuple[int, ...], list[Gpu]] = {}
-    for gpu in scope:
-        by_nodes.setdefault(near_nodes(gpu), []).append(gpu)
-    if len(by_nodes) > 1:
-        for nodes, gpus in sorted(by_nodes.items()):
-            known = f"NUMA node {', '.join(map(str, nodes))}" if nodes else "a NUMA node that is not known"
-            yield f"The GPUs of {known}", tuple(gpus)
-    if scope:
-        yield "All GPUs" if ask.gpus is None else "The GPUs that were asked for", scope
-
-
-def _wrapper(
-    source: Source,
-    host: Host,
-    title: str,
-    gpus: tuple[Gpu, ...],
-    command: list[str] | None,
-    version: str,
-    limit_s: float,
-) -> "Wrapper":
-    from hostdoctor import __version__
-    from hostdoctor.diagnosis.subjects import brief, gpu_labels
-    from hostdoctor.outputs.page.model import Wrapper
-    from hostdoctor.placement.emitting import Made, render
-
-    names = [str(gpu.index) if gpu.index is not None else gpu.bdf or gpu.uuid or "" for gpu in gpus]
-    labels = brief(gpu_labels(host, gpus))
-    argv = command or [*STAND_IN, "--tensor-parallel-size", str(len(gpus))]
-    made = Made(host=host.system.hostname, version=__version__, time=_now())
-    named = f"{title} ({labels})"
-    try:
-        launch = place(source, host, Wish(gpus=",".join(names), engine_version=version), argv, limit_s)
-        line = render(launch, "args", made=made)
-        script = render(launch, "shell", made=made)
-    except HostdoctorError as error:
-        return Wrapper(title=named, gpus=labels, reason=str(error))
-    line, script = (text.encode("utf-8", "replace").decode() for text in (line, script))
-    return Wrapper(title=named, gpus=labels, line=line.rstrip("\n"), script=script, warnings=tuple(warnings_of(launch)))
 
 
 def _with_budget(page: "Page", source: Source, ask: Ask, weights_gib: float | None, kv_gib: float | None) -> "Page":
@@ -255,121 +205,12 @@ def _deliver(text: str, output: Path | None, *, force: bool) -> None:
         stream.write(text.encode("utf-8", "replace"))
 
 
-def _cpu(source: Source, running: "Running | None") -> "CpuDescription | None":
-    """Return what py-cpuinfo says of the host's CPU: of this machine's, or what a capture keeps of that."""
-    from hostdoctor.sources.cpu import CpuDescription, captured_cpu, cpu_output
-
-    told = captured_cpu(source) if running is None else cpu_output(running.wait())
-    return told if isinstance(told, CpuDescription) else None
-
-
-def _about(host: Host | None, cpu: "CpuDescription | None" = None) -> "About":
-    import platform
-
-    from hostdoctor import __version__
-    from hostdoctor.outputs.page.model import About
-
-    versions = {"hostdoctor": __version__, "Python": platform.python_version()}
-    if host is not None:
-        told = host.system
-        named = {
-            "Linux": told.kernel,
-            "CPU": told.cpu_model,
-            "NVIDIA driver": told.nvidia_driver,
-            "Architecture": told.architecture,
-        }
-        flags = [flag for flag in INSTRUCTIONS if cpu is not None and flag in cpu.flags]
-        named["CPU instructions"] = ", ".join(flags) or None
-        versions |= {name: value for name, value in named.items() if value}
-    return About(made_at=_now(), versions=versions, commands=(shlex.join(["hostdoctor", *sys.argv[1:]]), *_again(host)))
-
-
-def _again(host: Host | None) -> Iterator[str]:
-    """Yield the command that keeps what a live report was made of."""
-    if host is not None and host.is_live:
-        yield "hostdoctor capture -o host.tar.gz"
-        yield "hostdoctor report --from host.tar.gz -o report.html"
-
-
-def _now() -> str:
-    return datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
-
-
-def _read(option: str, path: Path) -> bytes:
-    """Return a file's bytes; raise UsageError for what is not there, SourceError for what cannot be read."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise UsageError(f"{option}: no such file: {str(path)[:80]!r}") from None
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: not read: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise SourceError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB")
-    return data
-
-
-def _measured(path: Path) -> "list[Measurement]":
-    from hostdoctor.outputs.page.documents import read_document
-    from hostdoctor.outputs.page.measured import measurements
-
-    return measurements(read_document(_read("--measured", path), str(path)), path.name)
-
-
-def _plan(path: Path) -> "Plan":
-    import msgspec
-
-    from hostdoctor.budget.plan import Plan, Unsupported
-
-    data = _read("--plan", path)
-    try:
-        return msgspec.json.decode(data, type=Plan)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        try:
-            told = msgspec.json.decode(data, type=Unsupported).unsupported
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise SourceError(f"{path}: not what hostdoctor plan --format json writes: {str(error)[:200]}") from None
-        raise SourceError(f"{path}: a plan without figures: {told[:200]}") from None
-
-
 def _compared(names: tuple[str, str], rules: "tuple[Rule, ...]", format_: Format) -> str:
     from hostdoctor.diagnosis.changes import compare_reports
     from hostdoctor.outputs.page.changes import changes_markdown, render_changes
 
-    before, after = (_report_of(name, rules) for name in names)
+    before, after = (report_of(name, rules) for name in names)
     changes = compare_reports(before, after)
     if format_ == "markdown":
         return changes_markdown(changes, names)
-    return render_changes(changes, names, _about(None))
-
-
-def _report_of(name: str, rules: "tuple[Rule, ...]") -> Report:
-    """Return the report in a JSON file, or that of the host which a JSON file, capture or folder holds."""
-    from hostdoctor.diagnosis.runner import diagnose
-
-    path = Path(name)
-    if path.is_file():
-        told = _json_of(path)
-        if isinstance(told, Report):
-            return told
-        if told is not None:
-            return diagnose(told, Ask(), rules)
-    source = open_evidence([name], demo=False, timeout_s=timeout_of(None, quick=True))
-    return diagnose(survey_host(source), Ask(), rules)
-
-
-def _json_of(path: Path) -> Report | Host | None:
-    """Return the report or host that a JSON file holds, None for a file that is something else."""
-    import msgspec
-
-    with path.open("rb") as stream:
-        if stream.read(64).lstrip()[:1] != b"{":
-            return None
-    data = _read("--compare", path)
-    try:
-        keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        if "results" in keys:
-            return msgspec.json.decode(data, type=Report)
-        return msgspec.json.decode(data, type=Host) if "numa_nodes" in keys else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SourceError(f"{path}: not what check or topo --format json writes: {str(error)[:200]}") from None
+    return render_changes(changes, names, about(None))

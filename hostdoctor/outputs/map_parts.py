@@ -10,6 +10,8 @@ from hostdoctor.outputs.svg import label, tag, text_width, title
 from hostdoctor.outputs.words import link_words
 
 TEXT, SMALL, HEAD = 11.5, 10.5, 14.0
+GUTTER, GAP, PAD = 30.0, 16.0, 8.0
+TOP = 58.0  # below the heading
 LINK_WIDTH = 72.0  # room for a link's words above its line
 HEIGHTS = {"gpu": 42.0, "nic": 28.0, "nvme": 28.0}
 MOST_OF_ADDRESS = 0.45  # of a box

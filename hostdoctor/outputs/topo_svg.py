@@ -4,21 +4,26 @@ One file without any reference to another; text stays text; the layout depends o
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 
 from hostdoctor.diagnosis.api import Ask
 from hostdoctor.diagnosis.paths import Hop, Tree, is_c2c, physical_ports
 from hostdoctor.diagnosis.report import SEVERITIES, Finding, Severity
 from hostdoctor.diagnosis.subjects import brief
 from hostdoctor.diagnosis.uplinks import Uplink, shared_uplinks
-from hostdoctor.facts import Gpu, Host, Link, NumaNode
+from hostdoctor.facts import Gpu, Host, Link
+from hostdoctor.outputs.map_boxes import boxes_of
+from hostdoctor.outputs.map_brackets import draw_groups
 from hostdoctor.outputs.map_nvlink import NvlinkGroup, nvlink_groups
 from hostdoctor.outputs.map_parts import (
+    GAP,
+    GUTTER,
     HEAD,
     HEIGHTS,
     LINK_WIDTH,
+    PAD,
     SMALL,
     TEXT,
+    TOP,
     Mark,
     Wire,
     draw_leaf,
@@ -30,15 +35,11 @@ from hostdoctor.outputs.map_parts import (
 )
 from hostdoctor.outputs.map_style import MAP, PALETTE
 from hostdoctor.outputs.map_tree import Branch, Leaf, leaves_of, root_branches
-from hostdoctor.outputs.svg import fit, label, tag, text_width, title, words
-from hostdoctor.outputs.topo_text import group_title
-from hostdoctor.outputs.words import counts, gib, host_words, plural, printable
-from hostdoctor.parsers.cpulist import format_cpulist
+from hostdoctor.outputs.svg import label, tag, text_width, title, words
+from hostdoctor.outputs.words import counts, host_words, plural, printable
 
-COLUMN, ONE_COLUMN, GUTTER, GAP, PAD = 500.0, 640.0, 30.0, 16.0, 8.0
+COLUMN, ONE_COLUMN = 500.0, 640.0
 DEEPER = 84.0  # what each further level of switches adds to a column
-MAX_LANES = 4
-TOP = 58.0  # below the heading
 
 
 def render_topo_svg(
@@ -87,7 +88,7 @@ class _Picture:
         self.column = 0
 
     def drawn(self, prefix: str, *, alone: bool) -> str:
-        boxes = self._boxes()
+        boxes = boxes_of(self.host, self.leaves)
         depth = max((_depth(root) for root in root_branches(self.leaves)), default=0)
         columns = 1 if len(boxes) < 2 else 2
         width = (ONE_COLUMN if columns == 1 else COLUMN) + DEEPER * max(0, depth - 1)
@@ -100,7 +101,7 @@ class _Picture:
             drawn, bottom = self._box(heading, leaves, x, top[self.column], width)
             parts += drawn
             top[self.column] = bottom + GAP
-        parts += self._brackets(total, width)
+        parts += draw_groups(self.groups, self.places, total, width)
         parts += _legend(GAP, max(top) + 8)
         return self._document(prefix, parts, total, max(top) + 56, alone=alone)
 
@@ -139,7 +140,7 @@ class _Picture:
         """Return what the picture says, for those who hear it."""
         where = [
             f"{heading[0]}: {', '.join(leaf.label for leaf in leaves) or 'no device'}."
-            for heading, leaves in self._boxes()
+            for heading, leaves in boxes_of(self.host, self.leaves)
         ]
         lost = [
             f"{hop.port_bdf} to {hop.end_bdf}: x{hop.width_lanes} of x{hop.max_width_lanes}."
@@ -147,23 +148,6 @@ class _Picture:
             if hop.is_narrow
         ]
         return [f"{self._subtitle()}.", *where, *(f"{group.text}." for group in self.groups), *lost]
-
-    def _boxes(self) -> list[tuple[list[str], list[Leaf]]]:
-        """Return what gets a box of its own: a heading's lines and the devices in it."""
-        near: dict[tuple[int, ...], list[Leaf]] = {}
-        for leaf in self.leaves:
-            near.setdefault(leaf.nodes, []).append(leaf)
-        nodes = [(node, near.pop((node.id,), [])) for node in self.host.numa_nodes]
-        is_placed = bool(self.leaves) and () not in near
-        own = [
-            (_node_heading(node, is_bare=is_placed and not leaves), leaves)
-            for node, leaves in nodes
-            if leaves or _has_cpus(node)
-        ]
-        own += [([group_title(ids)], leaves) for ids, leaves in sorted(near.items())]
-        bare = [node for node, leaves in nodes if not leaves and not _has_cpus(node)]
-        own += [(["Memory without CPUs", *_bare_lines(bare, self.host)], [])] if bare else []
-        return own or [(["Nothing is known of this host's nodes and devices"], [])]
 
     def _box(self, heading: list[str], leaves: list[Leaf], x: float, y: float, width: float) -> tuple[list[str], float]:
         room = width - 2 * PAD - GUTTER
@@ -248,30 +232,6 @@ class _Picture:
     def _is_c2c(self, leaf: Leaf) -> bool:
         return isinstance(leaf.device, Gpu) and is_c2c(leaf.device)
 
-    def _brackets(self, total: float, width: float) -> Iterator[str]:
-        """Yield each NVLink group's name above the nodes and its bracket beside the GPUs."""
-        taken: dict[tuple[int, int], list[tuple[float, float]]] = {}
-        for position, group in enumerate(self.groups):
-            band = TOP + 22 * position
-            text = fit(group.text, total - 2 * GAP - 60, TEXT)
-            yield label(GAP + 26, band + 11, group.text, total - 2 * GAP - 60, TEXT, class_="nvlink-text strong")
-            yield tag("line", x1=GAP, y1=band + 7, x2=GAP + 20, y2=band + 7, class_="nvlink")
-            start = GAP + 34 + text_width(text, TEXT)
-            by_column: dict[int, list[tuple[float, float]]] = {}
-            for name in group.members:
-                if name in self.places:
-                    column, *place = self.places[name]
-                    by_column.setdefault(column, []).append((place[0], place[1]))
-            for column, places in by_column.items():
-                middles = [middle for _, middle in places]
-                from_y = band + 7 if len(by_column) > 1 else min(middles)
-                lane = _free_lane(taken, column, from_y, max(middles))
-                if lane is not None:
-                    x = (column + 1) * (width + GAP) - GUTTER + PAD + 6.0 * lane
-                    yield _bracket(x, from_y, max(middles), places)
-                    if len(by_column) > 1 and start < x:
-                        yield tag("line", x1=start, y1=band + 7, x2=x, y2=band + 7, class_="nvlink")
-
 
 def _legend(x: float, y: float) -> Iterator[str]:
     yield label(x, y + 12, "Links:", 60, SMALL, class_="muted")
@@ -288,22 +248,6 @@ def _legend(x: float, y: float) -> Iterator[str]:
         yield icon(severity, at, y + 23)
         yield label(at + 15, y + 32, text, 260, SMALL, class_="muted")
         at += 40 + text_width(text, SMALL)
-
-
-def _bracket(x: float, from_y: float, to_y: float, places: list[tuple[float, float]]) -> str:
-    ticks = "".join(f"M{right:g} {middle:g}H{x:g}" for right, middle in places)
-    return tag("path", title("NVLink"), d=f"M{x:g} {from_y:g}V{to_y:g}{ticks}", class_="nvlink")
-
-
-def _free_lane(
-    taken: dict[tuple[int, int], list[tuple[float, float]]], column: int, from_y: float, to_y: float
-) -> int | None:
-    for lane in range(MAX_LANES):
-        spans = taken.setdefault((column, lane), [])
-        if all(to_y < start or from_y > end for start, end in spans):
-            spans.append((from_y, to_y))
-            return lane
-    return None
 
 
 def _children(branch: Branch) -> Iterator[tuple[list[str], Branch, Leaf | None]]:
@@ -328,31 +272,3 @@ def _peers(group: NvlinkGroup) -> str:
     others = len(group.members) - 1
     kinds = " or ".join(group.kinds) if len(group.kinds) < 3 else "NVLink"
     return f"{kinds} to {plural(others, 'GPU')}"
-
-
-def _has_cpus(node: NumaNode) -> bool:
-    return node.kind in ("cpu+memory", "cpu-only", None)
-
-
-def _node_heading(node: NumaNode, *, is_bare: bool) -> list[str]:
-    package = "" if node.package is None else f" · package {node.package}"
-    cpus = "CPUs not told" if node.cpus is None else f"CPUs {printable(node.cpus)}" if node.cpus else "no CPUs"
-    memory = "memory not told" if node.memory_bytes is None else gib(node.memory_bytes)
-    lines = [f"NUMA node {node.id}{package}", f"{memory} · {cpus}"]
-    far = [f"{printable(other)}: {value}" for other, value in node.distances.items() if other != str(node.id)]
-    if far and len(node.distances) <= 8:
-        lines.append(f"distance to node {', '.join(far)}")
-    return [*lines, "no GPU, NIC or drive is near this node"] if is_bare else lines
-
-
-def _bare_lines(nodes: list[NumaNode], host: Host) -> Iterator[str]:
-    owners = {gpu.memory_numa_node: gpu for gpu in host.gpus if gpu.memory_numa_node is not None}
-    for is_empty, run in groupby(nodes, lambda node: node.kind == "empty"):
-        alike = list(run)
-        if is_empty:
-            yield f"NUMA node{'s' if len(alike) > 1 else ''} {format_cpulist(n.id for n in alike)}: empty"
-            continue
-        for node in alike:
-            gpu = owners.get(node.id)
-            whose = "memory alone" if gpu is None else f"memory of GPU{'?' if gpu.index is None else gpu.index}"
-            yield f"NUMA node {node.id}: {whose}, {gib(node.memory_bytes)}"

@@ -9,7 +9,7 @@ import pytest
 from tests.browser.views import PAGES, opened
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 
@@ -147,12 +147,6 @@ def test_no_page_is_wider_than_its_window(browser: "Browser", folder: Path, name
         pytest.skip("a drawing alone has its own size")
     with opened(browser, folder / f"{name}.html", viewport={"width": width, "height": 800}) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def copied(page: "Page", number: int) -> str:
-    page.locator("button.copy:visible").nth(number).click()
-    page.wait_for_function("document.querySelectorAll('button.copy')[0].parentNode !== null")
-    return str(page.evaluate("navigator.clipboard.readText()"))
 
 
 def test_copy_buttons_copy_what_is_shown(browser: "Browser", folder: Path) -> None:

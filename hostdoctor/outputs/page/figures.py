@@ -1,6 +1,6 @@
 """Numbers as a person reads them; the exact value goes beside the text."""
 
-from hostdoctor.outputs.page.documents import Interval, Quantile
+from hostdoctor.outputs.page.documents import Circumstances, Interval, Quantile
 from hostdoctor.outputs.page.model import Figure
 from hostdoctor.outputs.words import GIB
 
@@ -54,3 +54,15 @@ def percent(share: float) -> str:
 def block(size_bytes: int) -> str:
     """Return the size of a transfer: ``16 KiB``, ``2 MiB``."""
     return f"{size_bytes / (1 << 20):g} MiB" if size_bytes >= 1 << 20 else f"{size_bytes / 1024:g} KiB"
+
+
+def made(told: Circumstances) -> str:
+    """Return when, where and by what something was measured."""
+    parts = [told.at, told.hostname and f"on {told.hostname}", told.hostdoctor and f"hostdoctor {told.hostdoctor}"]
+    parts.append(f"ended early by {told.interrupted}" if told.interrupted else None)
+    return ", ".join(part for part in parts if part)
+
+
+def node_id(node: int | None) -> str:
+    """Return a node's number in words."""
+    return "not known" if node is None else str(node)
