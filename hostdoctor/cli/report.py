@@ -102,10 +102,10 @@ def report(
     shown = [one for path in measured or () for one in measured_in(path)]
     planned = None if plan is None else plan_in(plan)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
-    cpu = start_cpu(limit_s) if source.is_live else None
     paths = [stated_path(source, "--model-path", model_path), stated_path(source, "--kv-path", kv_path)]
     host = survey_host(source, paths=[path for path in paths if path])
     ask = _ask(host, gpus, tp, paths, cpu_offload_gib, kv_offload_gib)
+    cpu = start_cpu(limit_s) if source.is_live else None
     page = _page(source, host, ask, rules, shown, planned, cpu_of(source, cpu))
     page = _with_wrappers(page, source, ask, command, engine_version, limit_s)
     page = _with_budget(page, source, ask, cpu_offload_gib, kv_offload_gib)
