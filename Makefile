@@ -6,7 +6,8 @@ READY := $(VENV)/.ready
 # What some tests meet for real; without root or apt-get those tests are skipped and say so.
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
   qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos \
-  shellcheck:shellcheck dash:dash systemd:systemd-analyze docker-compose:docker-compose slurm-client:srun fio:fio
+  shellcheck:shellcheck dash:dash systemd:systemd-analyze docker-compose:docker-compose slurm-client:srun fio:fio \
+  chromium:chromium fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf
 
 .PHONY: run test test-e2e lint types unit packages bench bench-statistics bench-memory schemas demo docs clean
 
@@ -33,6 +34,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench.bench_startup
 	$(BIN)/python -m tests.bench.bench_bug_report
 	$(BIN)/python -m tests.bench.bench_capture
+	$(BIN)/python -m tests.bench.bench_report
 
 bench-statistics: $(READY)
 	$(BIN)/python -m tests.bench.bench_statistics

@@ -115,3 +115,19 @@ def test_the_preflight_is_ten_lines_of_options_that_exist() -> None:
         known = hostdoctor(command, "--help").out
         for option in re.findall(r"--[a-z-]+", said):
             assert f"{option} " in known, (command, option)
+
+
+def test_the_manual_of_the_report_names_options_that_exist() -> None:
+    manual = (Path(__file__).parents[1] / "docs" / "report.md").read_text(encoding="utf-8")
+    help_text = "".join(hostdoctor(name, "--help").out for name in COMMANDS)
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", manual))
+    foreign = {option for option in named if option not in help_text}
+    # those of measure and compare, which may not be there yet
+    assert foreign <= {"--near", "--far", "--watch"}
+
+
+def test_the_picture_is_there_and_small() -> None:
+    (name,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    picture = Path(__file__).parents[1] / name
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size < 200_000

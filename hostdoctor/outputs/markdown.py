@@ -36,12 +36,12 @@ def escape(text: str) -> str:
 
 
 def _row(result: CheckResult, finding: Finding) -> str:
-    cells = (finding.severity, f"{result.id} {result.name}", escape(finding.subject), escape(finding.message))
+    cells = (finding.severity, escape(f"{result.id} {result.name}"), escape(finding.subject), escape(finding.message))
     return "| " + " | ".join(cells) + " |"
 
 
 def _details(result: CheckResult, finding: Finding) -> Iterator[str]:
-    yield from ("", f"### {result.id} {result.name}", "")
+    yield from ("", f"### {escape(f'{result.id} {result.name}')}", "")
     for seen in finding.evidence:
         yield f"- seen: {escape(seen.source)} = {escape(seen.value)}"
     yield f"- effect: {escape(finding.effect)}"

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-import msgspec
-
-from hostdoctor.facts import Gpu, Host, Link, Nic, NumaNode, NvmeController, PciDevice
+from hostdoctor.facts import Host, NumaNode, PciDevice
+from hostdoctor.outputs.map_tree import Branch, Leaf, leaves_of, root_branches
 from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import counts, gib, host_words, link_words, plural, printable
 from hostdoctor.parsers.cpulist import format_cpulist
@@ -14,35 +13,16 @@ from hostdoctor.parsers.cpulist import format_cpulist
 MAX_GAPS = 3
 
 
-class Leaf(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU, NIC or drive in the tree."""
-
-    label: str
-    text: str
-    nodes: tuple[int, ...]
-    root_complex: str | None
-    upstream: tuple[str, ...]
-    link: Link
-
-
-class Branch(msgspec.Struct, kw_only=True):
-    """A bridge (or a root complex, whose address is no function's) with what hangs below it."""
-
-    address: str
-    branches: dict[str, "Branch"] = msgspec.field(default_factory=dict)
-    leaves: list[Leaf] = msgspec.field(default_factory=list)
-
-
 def render_topo(host: Host, style: Style) -> str:
     """Return the tree, the paths in short, and what is not known."""
     devices = {device.bdf: device for device in host.pci_devices}
-    leaves = _leaves(host, devices)
+    leaves = leaves_of(host)
     lines = [_headline(host, style)]
     lines += _nodes_text(host, leaves, devices, style)
     known = {(node.id,) for node in host.numa_nodes}
     groups = sorted({leaf.nodes for leaf in leaves} - known)
     for nodes in groups:
-        lines.append(style.paint(_group_title(nodes), "bold"))
+        lines.append(style.paint(group_title(nodes), "bold"))
         lines += _trees([leaf for leaf in leaves if leaf.nodes == nodes], devices, style)
     lines += _paths(host)
     lines += _unknowns(host)
@@ -82,71 +62,18 @@ def _node_line(node: NumaNode, style: Style) -> str:
     return f"{title}{package}: {cpus}, {gib(node.memory_bytes)}{kind}{far}"
 
 
-def _group_title(nodes: tuple[int, ...]) -> str:
+def group_title(nodes: tuple[int, ...]) -> str:
+    """Return what to call devices that are near these nodes, several or none."""
     if not nodes:
         return "Devices whose NUMA node is not known"
     plural_s = "s" if len(nodes) > 1 else ""
     return f"Near NUMA node{plural_s} {format_cpulist(nodes)}"
 
 
-def _leaves(host: Host, devices: dict[str, PciDevice]) -> list[Leaf]:
-    return [
-        *(_gpu_leaf(gpu) for gpu in host.gpus),
-        *(_nic_leaf(nic, _pci_name(nic.bdf, devices)) for nic in host.nics),
-        *(_nvme_leaf(drive, _pci_name(drive.bdf, devices)) for drive in host.nvme),
-    ]
-
-
-def _pci_name(bdf: str | None, devices: dict[str, PciDevice]) -> str | None:
-    return devices[bdf].name if bdf in devices else None
-
-
-def _gpu_leaf(gpu: Gpu) -> Leaf:
-    label = "GPU" if gpu.index is None else f"GPU{gpu.index}"
-    notes = " (not visible to you)" if gpu.visible is False else ""
-    memory = "" if gpu.memory_numa_node is None else f", its memory is node {gpu.memory_numa_node}"
-    return _leaf(label, f"{printable(gpu.name or 'unnamed model')}{memory}{notes}", gpu, gpu.numa_nodes)
-
-
-def _nic_leaf(nic: Nic, pci_name: str | None) -> Leaf:
-    names = [name for name in (nic.label, nic.name) if name] or ["NIC"]
-    netdevs = f" ({printable(', '.join(nic.netdevs))})" if nic.netdevs and nic.netdevs != (nic.name,) else ""
-    text = f"{printable(pci_name or 'unnamed model')}{netdevs}"
-    return _leaf(" ".join(dict.fromkeys(names)), text, nic, _nodes(nic.numa_node))
-
-
-def _nvme_leaf(drive: NvmeController, pci_name: str | None) -> Leaf:
-    model = printable(drive.model or pci_name or "unnamed model")
-    return _leaf(drive.name or "NVMe", model, drive, _nodes(drive.numa_node))
-
-
-def _leaf(label: str, text: str, device: Gpu | Nic | NvmeController, nodes: tuple[int, ...]) -> Leaf:
-    address = device.bdf or "PCI address not told"
-    return Leaf(
-        label=printable(label),
-        text=f"{text}, {printable(address)}",
-        nodes=nodes,
-        root_complex=device.root_complex,
-        upstream=device.upstream,
-        link=device.link,
-    )
-
-
-def _nodes(node: int | None) -> tuple[int, ...]:
-    return () if node is None else (node,)
-
-
 def _trees(leaves: list[Leaf], devices: dict[str, PciDevice], style: Style) -> Iterator[str]:
-    roots: dict[str, Branch] = {}
+    roots = root_branches(leaves)
     loose = [leaf for leaf in leaves if leaf.root_complex is None]
-    for leaf in leaves:
-        if leaf.root_complex is None:
-            continue
-        branch = roots.setdefault(leaf.root_complex, Branch(address=leaf.root_complex))
-        for bridge in leaf.upstream:
-            branch = branch.branches.setdefault(bridge, Branch(address=bridge))
-        branch.leaves.append(leaf)
-    for position, root in enumerate(sorted(roots.values(), key=lambda root: root.address), start=1):
+    for position, root in enumerate(roots, start=1):
         last = position == len(roots) and not loose
         yield f"{'└─' if last else '├─'} root complex {printable(root.address)}"
         yield from _below(root, devices, style, "   " if last else "│  ")
@@ -162,22 +89,13 @@ def _below(branch: Branch, devices: dict[str, PciDevice], style: Style, indent: 
         if isinstance(child, Leaf):
             yield start + _leaf_line(child, style)
             continue
-        hops, end = _straight(child)
-        alone = end.leaves[0] if len(end.leaves) == 1 and not end.branches else None
+        hops, end = child.straight()
+        alone = end.only_leaf()
         if alone is not None:
             yield f"{start}{_leaf_line(alone, style)}, behind {_hops(hops, devices)}"
         else:
             yield f"{start}{_hops(hops, devices)}{style.paint(_sharing(end), 'warning')}"
             yield from _below(end, devices, style, under)
-
-
-def _straight(branch: Branch) -> tuple[list[str], Branch]:
-    """Follow bridges with a single child: they are one line of the tree."""
-    hops = [branch.address]
-    while not branch.leaves and len(branch.branches) == 1:
-        branch = next(iter(branch.branches.values()))
-        hops.append(branch.address)
-    return hops, branch
 
 
 def _hops(hops: list[str], devices: dict[str, PciDevice]) -> str:
@@ -186,15 +104,10 @@ def _hops(hops: list[str], devices: dict[str, PciDevice]) -> str:
 
 
 def _sharing(branch: Branch) -> str:
-    labels = Counter(_labels(branch))
+    labels = Counter(branch.labels())
     if labels.total() < 2:
         return ""
     return "  shared by " + ", ".join(label if n == 1 else f"{n} × {label}" for label, n in labels.items())
-
-
-def _labels(branch: Branch) -> list[str]:
-    below = [label for child in branch.branches.values() for label in _labels(child)]
-    return [leaf.label for leaf in branch.leaves] + below
 
 
 def _leaf_line(leaf: Leaf, style: Style) -> str:

@@ -9,10 +9,13 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-
 MAX_CHARACTERS = 300
 
 
-def printable(text: str) -> str:
-    """Return a machine's text fit for one line of a terminal: no control, bidirectional or escape characters."""
+def printable(text: str, most: int = MAX_CHARACTERS) -> str:
+    """Return a machine's text fit for one line of a terminal: no control, bidirectional or escape characters.
+
+    ``most`` is the longest that it may be.
+    """
     cleaned = _UNPRINTABLE.sub("?", text.replace("\n", " ").replace("\t", " "))
-    return cleaned if len(cleaned) <= MAX_CHARACTERS else cleaned[: MAX_CHARACTERS - 1] + "…"
+    return cleaned if len(cleaned) <= most else cleaned[: most - 1] + "…"
 
 
 def gib(size_bytes: int | None) -> str:

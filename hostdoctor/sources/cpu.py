@@ -47,9 +47,14 @@ def cpu_output(completed: "Completed") -> CpuDescription | str:
 
 def captured_brand(source: Source) -> str | None:
     """Return the CPU's name as it was when the host was captured, None when it was not asked; never this machine's."""
+    told = captured_cpu(source)
+    return None if told is None else " ".join(told.brand.split())[:MAX_BRAND] or None
+
+
+def captured_cpu(source: Source) -> CpuDescription | None:
+    """Return the CPU as a capture describes it, None where none does; never this machine's."""
     text = None if source.is_live else source.read(CPU_PATH)
     try:
-        told = None if text is None else msgspec.json.decode(text, type=CpuDescription)
+        return None if text is None else msgspec.json.decode(text, type=CpuDescription)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return None if told is None else " ".join(told.brand.split())[:MAX_BRAND] or None

@@ -114,6 +114,9 @@ def looks_well(*program: str, cwd: Path, **environment: str) -> None:
     assert len(report["results"]) == len(checks) - 1
     assert report["host"]["system"]["hostname"] == "demo"
     assert "HD101" in run(*program, "explain", "HD101", cwd=cwd, **environment)
+    page = run(*program, "report", "--demo", cwd=cwd, **environment)
+    assert page.startswith("<!DOCTYPE html>")
+    assert "Content-Security-Policy" in page
 
 
 def finds_its_templates(python: str, *, cwd: Path, **environment: str) -> None:

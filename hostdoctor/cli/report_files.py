@@ -1,0 +1,87 @@
+"""The files that ``report`` is given: measured documents, a plan, reports to compare."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hostdoctor.cli.common import open_evidence, survey_host, timeout_of
+from hostdoctor.diagnosis import Ask, Report
+from hostdoctor.errors import SourceError, UsageError
+from hostdoctor.facts import Host
+
+if TYPE_CHECKING:
+    from hostdoctor.budget.plan import Plan
+    from hostdoctor.diagnosis.api import Rule
+    from hostdoctor.outputs.page.model import Measurement
+
+MAX_FILE_BYTES = 64 << 20
+
+
+def _read(option: str, path: Path) -> bytes:
+    """Return a file's bytes; raise UsageError for what is not there, SourceError for what cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise UsageError(f"{option}: no such file: {str(path)[:80]!r}") from None
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{path}: not read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise SourceError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB")
+    return data
+
+
+def measured_in(path: Path) -> "list[Measurement]":
+    """Return what a measured document is shown as; raise UsageError or SourceError where it is none."""
+    from hostdoctor.outputs.page.documents import read_document
+    from hostdoctor.outputs.page.measured import measurements
+
+    return measurements(read_document(_read("--measured", path), str(path)), path.name)
+
+
+def plan_in(path: Path) -> "Plan":
+    """Return the plan in a file; raise UsageError or SourceError where it holds none."""
+    import msgspec
+
+    from hostdoctor.budget.plan import Plan, Unsupported
+
+    data = _read("--plan", path)
+    try:
+        return msgspec.json.decode(data, type=Plan)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            told = msgspec.json.decode(data, type=Unsupported).unsupported
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise SourceError(f"{path}: not what hostdoctor plan --format json writes: {str(error)[:200]}") from None
+        raise SourceError(f"{path}: a plan without figures: {told[:200]}") from None
+
+
+def report_of(name: str, rules: "tuple[Rule, ...]") -> Report:
+    """Return the report in a JSON file, or that of the host which a JSON file, capture or folder holds."""
+    from hostdoctor.diagnosis.runner import diagnose
+
+    path = Path(name)
+    if path.is_file():
+        told = _json_of(path)
+        if isinstance(told, Report):
+            return told
+        if told is not None:
+            return diagnose(told, Ask(), rules)
+    source = open_evidence([name], demo=False, timeout_s=timeout_of(None, quick=True))
+    return diagnose(survey_host(source), Ask(), rules)
+
+
+def _json_of(path: Path) -> Report | Host | None:
+    """Return the report or host that a JSON file holds, None for a file that is something else."""
+    import msgspec
+
+    with path.open("rb") as stream:
+        if stream.read(64).lstrip()[:1] != b"{":
+            return None
+    data = _read("--compare", path)
+    try:
+        keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        if "results" in keys:
+            return msgspec.json.decode(data, type=Report)
+        return msgspec.json.decode(data, type=Host) if "numa_nodes" in keys else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SourceError(f"{path}: not what check or topo --format json writes: {str(error)[:200]}") from None
