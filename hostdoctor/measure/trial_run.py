@@ -132,10 +132,7 @@ class Runner:
                 if time.monotonic() - at >= next_s[0]:
                     next_s[0] *= 2
                     watch.look(it.processes())
-                    seen = self._place(it, arm, "end" if places else "start")
-                    if seen.threads:
-                        places[1:] = [seen] if places else []
-                        places[:1] = places[:1] or [seen]
+                    _add_look(places, lambda when: self._place(it, arm, when))
 
             self._until_end(it, tick, None)
             conditions = watch.finish()
@@ -212,6 +209,18 @@ class Runner:
             raise MeasureError(f"the result tells no {metric} (it tells {told}): choose with --metric")
         if read_arm(metric, [run])[quantile].runs[0] is None:
             raise MeasureError(f"the result's {metric} has no {quantile}, or it is 0: choose another with --metric")
+
+
+def _add_look(places: list[Place], look: Callable[[str], Place]) -> None:
+    """Look once more; one that comes while a program begins or ends tells no memory, and gives way to one that does."""
+    is_first = not places or not places[0].memory_bytes
+    seen = look("start" if is_first else "end")
+    if not seen.threads:
+        return
+    if is_first:
+        places[:] = [seen]
+    elif seen.memory_bytes:
+        places[1:] = [seen]
 
 
 def now() -> str:
