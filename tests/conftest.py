@@ -15,6 +15,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Say which tests a parallel run (pytest-xdist, ``--dist loadgroup``) must not tear apart."""
     root = Path(__file__).parent
