@@ -15,11 +15,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Say which tests a parallel run (pytest-xdist, ``--dist loadgroup``) must not tear apart."""
     root = Path(__file__).parent
-    for item in items:
-        path = item.path.relative_to(root) if item.path.is_relative_to(root) else item.path
-        if path.parts[0] not in SPREAD:
-            item.add_marker(pytest.mark.xdist_group(path.parts[0] if path.parts[0] in TOGETHER else str(path)))
+    path = item.path.relative_to(root) if item.path.is_relative_to(root) else item.path
+    if path.parts[0] not in SPREAD:
+        item.add_marker(pytest.mark.xdist_group(str(path.parent if path.parts[0] in TOGETHER else path)))
