@@ -23,7 +23,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/pytest --numprocesses=auto --dist=loadgroup
+	$(BIN)/pytest --numprocesses=auto
 
 # The real vLLM on CPUs: some minutes and 3.5 GB the first time; not part of `make test`.
 test-e2e: $(READY)

@@ -1,11 +1,15 @@
-"""Options and fixtures for the whole suite."""
+"""Options and fixtures for the whole suite, and how it is shared out over the cores."""
 
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# One boot, one set of doubles, one build serves all tests of a folder: in a parallel run they stay on one worker.
-TOGETHER = ("lab", "live", "packaging")
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
+
+# One boot, one set of doubles, one build serves all tests of a folder: they stay on one worker. So do those of a file,
+# for what its fixtures cost; these cost nothing.
+TOGETHER = ("lab", "live", "packaging", "browser")
 SPREAD = ("corpus", "parsers")
 
 
@@ -15,9 +19,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Say which tests a parallel run (pytest-xdist, ``--dist loadgroup``) must not tear apart."""
-    root = Path(__file__).parent
-    path = item.path.relative_to(root) if item.path.is_relative_to(root) else item.path
-    if path.parts[0] not in SPREAD:
-        item.add_marker(pytest.mark.xdist_group(str(path.parent if path.parts[0] in TOGETHER else path)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeScheduling":
+    """Share tests out by what they have in common (pytest-xdist; its own groups are lost on newer pytest)."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByWhatTheyShare(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope(nodeid)
+
+    return ByWhatTheyShare(config, log)
+
+
+def scope(nodeid: str) -> str:
+    """Return what a test must stay together with, by its node id: ``tests/lab/test_map.py::test_x``."""
+    path = nodeid.partition("::")[0]
+    folder = path.removeprefix("tests/").partition("/")[0]
+    if folder in SPREAD:
+        return nodeid
+    return path.rpartition("/")[0] if folder in TOGETHER else path
