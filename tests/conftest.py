@@ -24,7 +24,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeSc
     """Share tests out by what they have in common (pytest-xdist; its own groups are lost on newer pytest)."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByWhatTheyShare(LoadScopeScheduling):
+    class ByWhatTheyShare(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         def _split_scope(self, nodeid: str) -> str:
             return scope(nodeid)
 
