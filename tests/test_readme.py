@@ -96,7 +96,8 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
 
 
 def test_every_option_named_exists() -> None:
-    help_text = "".join(hostdoctor(name, "--help").out for name in COMMANDS)
+    experiments = ("measure memory", "measure nvme", "measure copy")
+    help_text = "".join(hostdoctor(*name.split(), "--help").out for name in (*COMMANDS, *experiments))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(text for _, text in BLOCKS if "hostdoctor" in text)))
     foreign = {option for option in named if option not in help_text}
     assert foreign <= FOREIGN, foreign - FOREIGN
