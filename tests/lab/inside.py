@@ -105,9 +105,10 @@ def without_numactl(state: ExitStack) -> None:
 CHECK = ("check", "--format", "json")
 PLACED = (sys.executable, "-m", "tests.lab.placed", "a word", "$(b)")
 BINDINGS = {
-    "gpu0": ("--gpus", "0"),
-    "gpu1": ("--gpus", "1"),
-    "far0": ("--gpus", "0", "--arm", "far"),
+    "gpu0": ("--gpus", "0", "--policy", "bind"),
+    "gpu1": ("--gpus", "1", "--policy", "bind"),
+    "auto0": ("--gpus", "0"),
+    "far0": ("--gpus", "0", "--arm", "far", "--policy", "bind"),
     "preferred1": ("--gpus", "1", "--policy", "preferred"),
     "interleave0": ("--gpus", "0", "--policy", "interleave"),
     "both": ("--gpus", "0,1"),
@@ -169,7 +170,9 @@ SCENARIOS = {
     "cpuset": Scenario(runs={"check": CHECK}, prepare=cpuset, before=(*IN_CGROUP, "/sys/fs/cgroup/near0")),
     "bare-metal": Scenario(runs={"check": CHECK, "topo-text": ("topo",)}, prepare=bare_metal),
     "narrow": Scenario(runs={"check": CHECK}, prepare=narrow),
-    "placed": Scenario(runs=run_bound(*BINDINGS), tools=run_wrapped(*BINDINGS)),
+    "placed": Scenario(
+        runs=run_bound(*BINDINGS), tools=run_wrapped("gpu0", "gpu1", "far0", "preferred1", "interleave0", "both")
+    ),
     "placed-cpuset": Scenario(
         runs=run_bound("gpu0", "gpu1"),
         tools=run_wrapped("gpu0", "gpu1"),
