@@ -107,7 +107,11 @@ def _kv_bytes_per_token(request: Request, tp: int) -> tuple[int | None, int, tup
     options = KvOptions(tp=tp, block_tokens=request.block_tokens)
     try:
         cost = kv_cost(kv_layout(model_config(request.config, request.config_path)), options)
-    except (LayoutError, ParseError, UsageError) as error:
+    except UsageError:
+        if request.tp is None:  # nobody said that all GPUs are one engine
+            return None, block_tokens, ()
+        raise
+    except (LayoutError, ParseError) as error:
         return None, block_tokens, (f"the pool in tokens is not known: {error}",)
     if cost.offload_bytes_per_token is None:
         return None, block_tokens, ("the pool in tokens is not known: the model's states are offloaded too",)

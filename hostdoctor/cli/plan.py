@@ -227,6 +227,8 @@ def _stated_gpu(name: str, gib: float | None, other: object) -> tuple[str, int, 
 def _gpu_of_host(from_: list[str] | None, tp: int, *, demo: bool, limit_s: float) -> tuple[str, int | None, str]:
     """Return name, memory and source of the host's GPUs; the memory is None where it is not known."""
     host = survey_host(open_evidence(from_, demo=demo, timeout_s=limit_s), map_only=True)
+    if host.gpus and tp > len(host.gpus):
+        raise UsageError(f"--tp {tp}: more ranks than the {len(host.gpus)} GPUs of this host (--gpu plans with others)")
     size, source = memory_of_host(host, tp)
     name = next((gpu.name for gpu in host.gpus if gpu.name), "")
     return name, size, source if host.gpus else ""

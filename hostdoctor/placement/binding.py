@@ -146,8 +146,8 @@ def _policy(
     short = [i for i in nodes if fits.get(i) is False]
     if short:
         text = (
-            f"memory policy preferred: the memory asked for does not fit node {format_cpulist(short)} and would spill:"
-            " once it runs, `hostdoctor ps` tells where its memory is"
+            f"memory policy preferred: node {format_cpulist(short)} has no room for it (`hostdoctor budget`); what"
+            " spills is elsewhere: once it runs, `hostdoctor ps` tells where its memory is"
         )
         return "preferred", (Reason(text=text),)
     if all(fits.get(i) for i in nodes):

@@ -279,3 +279,14 @@ def test_a_layout_that_is_not_known_gives_no_tokens_but_the_reason(tmp_path: Pat
     ran = hostdoctor("budget", "--demo", "--tp", "2", "--kv-offload-gib", "100", "--config", str(tmp_path))
     assert ran.status == 0
     assert "unsupported layout" in ran.out
+
+
+def test_heads_that_do_not_divide_among_the_ranks_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B), encoding="utf-8")
+    ran = hostdoctor("budget", "--demo", "--tp", "3", "--kv-offload-gib", "100", "--config", str(tmp_path))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)
+
+
+def test_a_plan_of_more_ranks_than_the_host_has_gpus_is_refused() -> None:
+    ran = hostdoctor("plan", "--demo", "--kv-bytes-per-token", "1000", "--tp", "16")
+    assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)

@@ -353,7 +353,7 @@ class TestPolicy:
         ("fits", "policy", "text"),
         [
             ({0: True}, "bind", "the memory asked for fits the node"),
-            ({0: False}, "preferred", "does not fit node 0"),
+            ({0: False}, "preferred", "node 0 has no room for it"),
             ({0: None}, "bind", "could not be told; --policy preferred spills"),
             ({}, "bind", "could not be told"),
             ({1: False}, "bind", "could not be told"),
