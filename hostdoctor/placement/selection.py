@@ -69,11 +69,6 @@ def first_of(host: Host, selection: Selection, count: int, engine: str) -> Selec
     )
 
 
-def explicit_devices(host: Host, selection: Selection) -> str:
-    """Return a CUDA_VISIBLE_DEVICES for a place that does not inherit this environment, such as a systemd unit."""
-    return selection.visible_devices or _value(host, [(i, None) for i in selection.gpus])
-
-
 def shown(text: str) -> str:
     """Return a caller's words fit for one line."""
     short = text.strip() if len(text.strip()) <= SHOWN_CHARACTERS else text.strip()[: SHOWN_CHARACTERS - 1] + "…"

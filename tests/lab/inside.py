@@ -216,7 +216,9 @@ LOOKING = {
         prepare=without_numactl,
     ),
     **{
-        f"memory-{state}": Scenario(runs={"budget": memory.BUDGET}, tools=memory.MEASURE, prepare=prepare)
+        f"memory-{state}": Scenario(
+            runs={"budget": memory.BUDGET}, tools=memory.MEASURE, prepare=prepare, before=memory.ELSEWHERE
+        )
         for state, prepare in memory.STATES.items()
     },
     **{

@@ -19,6 +19,8 @@ FILL_BYTES = 400 * MIB  # four fifths of the limit
 Words = tuple[str, ...]
 BUDGET = ("budget", "--format", "json", "--reserve-gib", "0", "--page-cache-percent", "0", "--anon-gib", "0")
 TOO_MUCH = (*BUDGET, "--gpus", "1", "--tp", "1", "--cpu-offload-gib", "0.6", "--reserve-gib", "0.05")
+# The commands' own memory (30 MB for budget, 3 % of the node) is not to come and go on the node that is looked at.
+ELSEWHERE = ("numactl", "--cpunodebind=0", "--membind=0")
 MEASURE: dict[str, Words] = {"measure": (*TAKER, "measure", str(NODE))}
 BOUND: dict[str, Words] = {
     "bound": ("numactl", f"--membind={NODE}", *TAKER, "take", str(1200 * MIB)),
