@@ -19,14 +19,16 @@ import msgspec
 
 from hostdoctor.cli.app import COMMANDS
 from tests.lab import copies, memory
+from tests.lab.forking import read_modules, start
 from tests.lab.machine import DISKS, GPUS
-from tests.lab.processes import LOOKS, PROCESSES, numastat, running
+from tests.lab.processes import LOOKS, PROCESSES, named, numastat, running
 from tests.lab.reader import read_kernel
 
 OUT = Path("/out")
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NEAR0 = "/sys/fs/cgroup/near0"
 IN_CGROUP = ("/bin/sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"')
 
 Preparation = Callable[[ExitStack], None]
@@ -39,6 +41,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     tools: dict[str, tuple[str, ...]] = {}
     prepare: Preparation = lambda _state: None
     before: tuple[str, ...] = ()  # words before the command
+    group: str | None = None  # the control group to run in
     user: int | None = None
     path: str = PATH
 
@@ -68,7 +71,7 @@ def settings(state: ExitStack) -> None:
 def cpuset(state: ExitStack) -> None:
     """Make a control group that leaves out node 1."""
     root = Path("/sys/fs/cgroup")
-    group = root / "near0"
+    group = Path(NEAR0)
     (root / "cgroup.subtree_control").write_text("+cpuset")
     group.mkdir()
     state.callback(group.rmdir)
@@ -118,6 +121,7 @@ def copying(what: str) -> tuple[str, ...]:
 
 
 CHECK = ("check", "--format", "json")
+WRAPPER = "/run/wrapper-"
 PLACED = (sys.executable, "-m", "tests.lab.placed", "a word", "$(b)")
 BINDINGS = {
     "gpu0": ("--gpus", "0", "--policy", "bind"),
@@ -128,6 +132,7 @@ BINDINGS = {
     "interleave0": ("--gpus", "0", "--policy", "interleave"),
     "both": ("--gpus", "0,1"),
 }
+WRAPPED = ("gpu0", "gpu1", "far0", "preferred1", "interleave0", "both")
 
 
 def run_bound(*names: str) -> dict[str, tuple[str, ...]]:
@@ -135,17 +140,15 @@ def run_bound(*names: str) -> dict[str, tuple[str, ...]]:
     return {f"run-{name}": ("run", *BINDINGS[name], "--", *PLACED) for name in names}
 
 
+def written_wrappers(*names: str) -> dict[str, tuple[str, ...]]:
+    """Return ``hostdoctor wrap`` with these bindings, each to a file of its own, by name."""
+    return {f"written-{name}": ("wrap", *BINDINGS[name], "-o", f"{WRAPPER}{name}", "--", *PLACED) for name in names}
+
+
 def run_wrapped(*names: str, strict: bool = False) -> dict[str, tuple[str, ...]]:
-    """Return commands that write a wrapper with ``hostdoctor wrap`` and start it, by name."""
-    script = 'rm -f "$0"; "$@" && exec "$0"'
-    return {
-        f"wrap-{name}{'-strict' * strict}": (
-            *("env", f"HOSTDOCTOR_STRICT={int(strict)}", "/bin/sh", "-c", script, f"/run/wrapper-{name}"),
-            *(sys.executable, "-m", "hostdoctor", "wrap", *BINDINGS[name], "-o", f"/run/wrapper-{name}"),
-            *("--", *PLACED),
-        )
-        for name in names
-    }
+    """Return the wrappers that were written, as commands, by name."""
+    before = ("env", "HOSTDOCTOR_STRICT=1") if strict else ()
+    return {f"wrap-{name}{'-strict' * strict}": (*before, f"{WRAPPER}{name}") for name in names}
 
 
 def run_strictly(name: str) -> dict[str, tuple[str, ...]]:
@@ -192,26 +195,26 @@ LOOKING = {
     "nobody": Scenario(runs={"check": CHECK}, user=NOBODY),
     "no-tools": Scenario(runs={"check": CHECK}, path="/nonexistent"),
     "settings": Scenario(runs={"check": CHECK}, prepare=settings),
-    "cpuset": Scenario(runs={"check": CHECK}, prepare=cpuset, before=(*IN_CGROUP, "/sys/fs/cgroup/near0")),
+    "cpuset": Scenario(runs={"check": CHECK}, prepare=cpuset, group=NEAR0),
     "bare-metal": Scenario(runs={"check": CHECK, "topo-text": ("topo",)}, prepare=bare_metal),
     "narrow": Scenario(runs={"check": CHECK}, prepare=narrow),
-    "placed": Scenario(
-        runs=run_bound(*BINDINGS), tools=run_wrapped("gpu0", "gpu1", "far0", "preferred1", "interleave0", "both")
-    ),
+    "placed": Scenario(runs=run_bound(*BINDINGS) | written_wrappers(*WRAPPED), tools=run_wrapped(*WRAPPED)),
     "placed-cpuset": Scenario(
-        runs=run_bound("gpu0", "gpu1"),
-        tools=run_wrapped("gpu0", "gpu1"),
+        runs=run_bound("gpu0", "gpu1") | written_wrappers("gpu0", "gpu1"),
+        tools=run_wrapped("gpu0"),
         prepare=cpuset,
-        before=(*IN_CGROUP, "/sys/fs/cgroup/near0"),
+        group=NEAR0,
     ),
     "placed-refused": Scenario(
-        runs=run_bound("gpu1"),
+        runs=run_bound("gpu1") | written_wrappers("gpu1"),
         tools=run_wrapped("gpu1") | run_wrapped("gpu1", strict=True) | run_strictly("gpu1"),
         before=filtered("eperm"),
     ),
-    "placed-killed": Scenario(runs=run_bound("gpu1"), tools=run_wrapped("gpu1"), before=filtered("kill")),
+    "placed-killed": Scenario(
+        runs=run_bound("gpu1") | written_wrappers("gpu1"), tools=run_wrapped("gpu1"), before=filtered("kill")
+    ),
     "placed-no-numactl": Scenario(
-        runs=run_bound("gpu1"),
+        runs=run_bound("gpu1") | written_wrappers("gpu1"),
         tools=run_wrapped("gpu1") | run_wrapped("gpu1", strict=True),
         prepare=without_numactl,
     ),
@@ -222,16 +225,14 @@ LOOKING = {
         for state, prepare in memory.STATES.items()
     },
     **{
-        f"group-{state}": Scenario(
-            runs={"budget": memory.BUDGET}, tools=tools, prepare=prepare, before=(*IN_CGROUP, memory.GROUP)
-        )
+        f"group-{state}": Scenario(runs={"budget": memory.BUDGET}, tools=tools, prepare=prepare, group=memory.GROUP)
         for state, (prepare, tools) in memory.GROUPS.items()
     },
     "membind": Scenario(runs={"budget": memory.TOO_MUCH}, tools=memory.BOUND),
     "processes": Scenario(
-        runs={}, tools=LOOKS | {f"numastat-{name}": numastat(name) for name in PROCESSES}, prepare=running
+        runs=LOOKS, tools={f"numastat-{name}": numastat(name) for name in PROCESSES}, prepare=running
     ),
-    "processes-nobody": Scenario(runs={}, tools={"all": LOOKS["all"]}, prepare=running, user=NOBODY),
+    "processes-nobody": Scenario(runs={"all": LOOKS["all"]}, prepare=running, user=NOBODY),
     "cpus-offline": Scenario(runs={"check": CHECK}, tools={"numactl": ("numactl", "--hardware")}, prepare=cpus_offline),
 }
 EXPERIMENTS = {
@@ -247,15 +248,13 @@ EXPERIMENTS = {
             "far-node": compared("compare-cpuset", "--node", "1", "--far-node", "0"),
         },
         prepare=cpuset,
-        before=(*IN_CGROUP, "/sys/fs/cgroup/near0"),
+        group=NEAR0,
     ),
     "copies": Scenario(
         runs={"no-driver": ("measure", "copy", "--gpu", "0")},
         tools={what: copying(what) for what in ("1.0", "1.3", "2.0", "placed", "contended")},
     ),
-    "copies-cpuset": Scenario(
-        runs={"copy": ("measure", "copy", "--gpu", "0")}, prepare=cpuset, before=(*IN_CGROUP, "/sys/fs/cgroup/near0")
-    ),
+    "copies-cpuset": Scenario(runs={"copy": ("measure", "copy", "--gpu", "0")}, prepare=cpuset, group=NEAR0),
     "copies-slow-link": Scenario(
         runs={"check": (*CHECK, "--measured", str(copies.DOCUMENT)), "idle": CHECK}, prepare=slow_link
     ),
@@ -271,7 +270,7 @@ EXPERIMENTS = {
         runs={},
         tools={"memory": (*MEASURED, *MEMORY, "--native-chase", "--no-bandwidth")},
         prepare=cpuset,
-        before=(*IN_CGROUP, "/sys/fs/cgroup/near0"),
+        group=NEAR0,
     ),
 }
 PARTS = {"looks": LOOKING, "experiments": EXPERIMENTS}
@@ -306,35 +305,51 @@ def main() -> None:
     part = PARTS[sys.argv[1]]
     _wait_for_drives()
     _let_everybody_read()
+    read_modules()
     for name, scenario in part.items():
         _play(OUT / name, scenario)
 
 
 def _play(folder: Path, scenario: Scenario) -> None:
     folder.mkdir()
-    hostdoctor = (sys.executable, "-m", "hostdoctor")
-    commands = {run: (*hostdoctor, *words) for run, words in scenario.runs.items()} | scenario.tools
+    for left in Path("/run").glob("wrapper-*"):
+        left.unlink()
     with ExitStack() as state:
         scenario.prepare(state)
         _keep(folder / "kernel.json", read_kernel())
-        for run, words in commands.items():
+        for run, words in scenario.runs.items():
+            _keep(folder / f"{run}.json", _start(scenario, words))
+        for run, words in scenario.tools.items():
             _keep(folder / f"{run}.json", _run(scenario, words))
 
 
+def _start(scenario: Scenario, words: tuple[str, ...]) -> dict[str, Any]:
+    """Return how hostdoctor ended."""
+    if scenario.before:
+        return _run(scenario, (sys.executable, "-m", "hostdoctor", *words))
+    return start(named(words), _environment(scenario), folder=ROOT, user=scenario.user, group=scenario.group)
+
+
 def _run(scenario: Scenario, words: tuple[str, ...]) -> dict[str, Any]:
+    """Return how any command ended."""
+    before = (*(() if scenario.group is None else (*IN_CGROUP, scenario.group)), *scenario.before)
     done = subprocess.run(
-        (*scenario.before, *words),
+        (*before, *words),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
-        env={"PATH": scenario.path, "HOME": "/nonexistent"},
+        env=_environment(scenario),
         user=scenario.user,
         group=scenario.user,
         extra_groups=None if scenario.user is None else [],
     )
     return {"status": done.returncode, "out": done.stdout, "err": done.stderr}
+
+
+def _environment(scenario: Scenario) -> dict[str, str]:
+    return {"PATH": scenario.path, "HOME": "/nonexistent"}
 
 
 def _keep(path: Path, document: dict[str, Any]) -> None:

@@ -13,6 +13,9 @@ HUGE_PAGES = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugep
 MAP_HUGETLB = 0x40000
 PRIVATE, SHARED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS
 
+PIDS = "/run/pids/"
+NODE_0, JSON = ("--node", "0"), ("--format", "json")
+
 # Name: how memory is mapped, how much of it, node of the CPUs, node of the memory.
 PROCESSES = {
     "right": (SHARED, HELD_MIB, 0, 0),
@@ -42,7 +45,7 @@ def running(state: ExitStack) -> None:
     (GROUP.parent / "cgroup.subtree_control").write_text("+memory")
     GROUP.mkdir()
     state.callback(GROUP.rmdir)
-    pids = Path("/run/pids")
+    pids = Path(PIDS)
     pids.mkdir(exist_ok=True)
     for name, (flags, size_mib, cpus, memory) in PROCESSES.items():
         bound = ("numactl", f"--cpunodebind={cpus}", f"--membind={memory}")
@@ -63,25 +66,28 @@ def running(state: ExitStack) -> None:
         (pids / name).write_text(str(process.pid))
 
 
-def looked_at(*names: str, options: str = "--node 0") -> tuple[str, ...]:
-    """Return the command that has ``ps`` look at the processes."""
-    named = " ".join(f"--pid $(cat /run/pids/{name})" for name in names)
-    return ("sh", "-c", f'exec "$0" -m hostdoctor ps {named} {options}', sys.executable)
+def looked_at(*names: str, options: tuple[str, ...] = NODE_0) -> tuple[str, ...]:
+    """Return hostdoctor's arguments that have ``ps`` look at the processes."""
+    return ("ps", *(word for name in names for word in ("--pid", f"{PIDS}{name}")), *options)
+
+
+def named(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return words with the PIDs that the processes have by now."""
+    return tuple(Path(word).read_text(encoding="ascii") if word.startswith(PIDS) else word for word in words)
 
 
 def numastat(name: str) -> tuple[str, ...]:
     """Return the command that has numastat look at a process."""
-    return ("sh", "-c", f"exec numastat -p $(cat /run/pids/{name})")
+    return ("sh", "-c", f"exec numastat -p $(cat {PIDS}{name})")
 
 
-JSON = "--format json"
 LOOKS = {
-    "all": looked_at(*PROCESSES, options=f"--node 0 {JSON}"),
-    "far-for-gpu": looked_at("shared-far", options=f"--gpus 0 {JSON}"),
-    "right-for-gpu": looked_at("right", options=f"--gpus 0 {JSON}"),
-    "wrong-cpus": looked_at("shared-far", options=f"--gpus 1 {JSON}"),
+    "all": looked_at(*PROCESSES, options=(*NODE_0, *JSON)),
+    "far-for-gpu": looked_at("shared-far", options=("--gpus", "0", *JSON)),
+    "right-for-gpu": looked_at("right", options=("--gpus", "0", *JSON)),
+    "wrong-cpus": looked_at("shared-far", options=("--gpus", "1", *JSON)),
     "right-text": looked_at("right"),
     "far-text": looked_at("private-far"),
-    "gone": ("sh", "-c", 'exec "$0" -m hostdoctor ps --pid 4194303 --format json', sys.executable),
-    "nothing-named": ("sh", "-c", 'exec "$0" -m hostdoctor ps', sys.executable),
+    "gone": ("ps", "--pid", "4194303", *JSON),
+    "nothing-named": ("ps",),
 }
