@@ -30,6 +30,7 @@ COMMANDS = {
     "ps": "Print where running processes and their memory are, against their GPUs' nodes.",
     "measure": "Near against far: memory, drives, copies, measured on this host.",
     "compare": "Run a workload by turns near and far, or compare its results: p99 with intervals.",
+    "matrix": "Offload variants × context × concurrency, and the boundary where p99 leaves the SLO.",
     "report": "Write everything known about this host on one self-contained page.",
 }
 
