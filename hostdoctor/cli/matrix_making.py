@@ -223,8 +223,8 @@ def _weights_offloaded(wanted: Wanted, seen: _Seen | None, sizes: _Sizes, notes:
     share = sizes.vram.weights_bytes
     if share and size > SMALL_SHORTFALL * share:
         notes.append(
-            f"B offloads {size_words(size)} of {size_words(share)} of weights on each GPU: every forward pass reads them;"
-            " weight offload is for a small shortfall"
+            f"B offloads {size_words(size)} of {size_words(share)} of weights on each GPU: every forward pass reads"
+            " them; weight offload is for a small shortfall"
         )
     store = Store(kind="weights", offload_bytes=size)
     variant = files.Variant(name="B", kind="weights", title=f"{size_words(size)} of weights in RAM for each GPU")
@@ -374,9 +374,8 @@ def _placement(wanted: Wanted, seen: _Seen | None) -> tuple[str, ...]:
     if not seen.host.gpus:
         return ("no GPU is known on this host: node = N binds it to a NUMA node",)
     try:
-        launch = place(
-            seen.source, seen.host, Wish(gpus=wanted.gpus, engine="vllm"), list(_command(wanted)), wanted.limit_s
-        )
+        wish = Wish(gpus=wanted.gpus, engine="vllm", engine_version=wanted.engine_version)
+        launch = place(seen.source, seen.host, wish, list(_command(wanted)), wanted.limit_s)
     except HostdoctorError as error:
         return (f"cannot be bound here: {error}",)
     return tuple(f"{reason.text}" for reason in launch.binding.reasons)

@@ -12,6 +12,7 @@ from hostdoctor.facts import Host
 from hostdoctor.measure.comparison import Comparison
 from hostdoctor.measure.copies_model import CopyDocument
 from hostdoctor.measure.documents import MemoryDocument, NvmeDocument, WatchDocument, document_schema
+from hostdoctor.measure.matrix.experiment import Experiment as MatrixExperiment
 from hostdoctor.measure.trial_model import Experiment
 from hostdoctor.outputs.report_json import json_schema
 
@@ -25,6 +26,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "budget.schema.json": BudgetDocument,
     "comparison.schema.json": Comparison,
     "experiment.schema.json": Experiment,
+    "matrix-experiment.schema.json": MatrixExperiment,
 }
 RESULTS = {
     "measure-copy.schema.json": CopyDocument,

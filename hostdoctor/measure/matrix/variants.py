@@ -8,12 +8,12 @@ from hostdoctor.measure.matrix.experiment import Contract
 # vLLM's multi-tier connector with the "fs" tier under that name (docs.vllm.ai v0.23.0, v1/kv_offload/tiering).
 TIERING = (0, 23, 0)
 FS_CONTRACT = Contract(
-    holds="KV blocks of prompts (offload_prompt_only), for prefixes that return; each is staged through the pool in RAM",
+    holds="KV blocks of prompts, for prefixes that return; each is staged through the pool in RAM",
     cold_when="the pool in RAM has evicted it (LRU); the file stays and is read back when a prompt begins alike",
     answers_before_it_returns="no: a request waits for its blocks before its first token; what fails is computed anew",
-    cleaned_by="nobody: vLLM deletes no block (vllm#52784, #54327 open); an operator or a timer, by age, or an emptied folder",
+    cleaned_by="nobody: vLLM deletes no block (vllm#54327 would); an operator, by age, or by emptying the folder",
     when_full="stores fail and are dropped, requests go on; whatever else writes to that file system fails too",
-    when_restarted="blocks are found again by their hash, for the same model, precision and layout; others are dead files",
+    when_restarted="blocks are found again by their hash, for the same model and layout; others are dead files",
 )
 LMCACHE_CONTRACT = Contract(
     holds="KV chunks of prompts, for prefixes that return; each is staged through LMCache's pool in RAM",
