@@ -57,10 +57,13 @@ def sample_quantile(ordered: Sequence[float], p: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def estimate_quantile(samples: Sequence[float], p: float, ordered: Sequence[float] | None = None) -> Quantile:
+def estimate_quantile(
+    samples: Sequence[float], p: float, ordered: Sequence[float] | None = None, *, chance_factor: float = 1.0
+) -> Quantile:
     """Return the ``p`` quantile (0 < p < 1) of samples given in the order in which they were taken.
 
-    ``ordered`` is the same in ascending order, where the caller has it.
+    ``ordered`` is the same in ascending order, where the caller has it. A burst factor up to ``chance_factor`` is taken
+    for chance and widens nothing.
     """
     count, needed = len(samples), samples_needed(p)
     if count < needed:
@@ -68,7 +71,7 @@ def estimate_quantile(samples: Sequence[float], p: float, ordered: Sequence[floa
     ordered = sorted(samples) if ordered is None else ordered
     value = sample_quantile(ordered, p)
     factor = burst_factor(samples, p, value)
-    low, high = exact_ranks(count, p) if factor == 1 else _widened_ranks(count, p, factor)
+    low, high = exact_ranks(count, p) if factor <= chance_factor else _widened_ranks(count, p, factor)
     clusters = count_clusters(samples, value, max(1, round(_CLUSTER_GAP / (1 - p))))
     return Quantile(
         p=p,

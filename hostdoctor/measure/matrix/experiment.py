@@ -120,7 +120,7 @@ class Prefix(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Load(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much of it: requests of a cell (at least so many a slot), warm-up requests before, repeats of every cell."""
 
-    requests: Many = 200
+    requests: Many = 400
     requests_per_slot: Many = 8
     warm_ups: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 8
     repeats: Annotated[int, msgspec.Meta(ge=1, le=50)] = 3

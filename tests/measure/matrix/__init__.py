@@ -1,0 +1,1 @@
+"""The offload matrix: cells, order, boundary."""
