@@ -146,7 +146,7 @@ def _resumed(asked: Asked, folder: Folder, host: Host) -> Plan:
 def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
     """Return what will be run; raise UsageError, PlacementError or MeasureError with the reason where it cannot be."""
     from hostdoctor import __version__
-    from hostdoctor.measure.trial_run import now
+    from hostdoctor.measure.serving import now
 
     if not asked.command:
         raise UsageError(

@@ -1,18 +1,26 @@
 """One run of an experiment: start the workload in its arm, look where it is, drive it, read the result, clean up."""
 
 import os
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from hostdoctor.errors import MeasureError, OutputError, SourceError
+from hostdoctor.errors import MeasureError
 from hostdoctor.facts import Fact, Host
 from hostdoctor.facts.runs import Latency, RunResult
 from hostdoctor.measure.arms import read_arm
+from hostdoctor.measure.serving import (
+    answers,
+    keep_result,
+    now,
+    run_seconds,
+    started,
+    until_end,
+    wait_ready,
+    want_alive,
+)
 from hostdoctor.measure.trial_files import RESULT, runs_in, write_record
 from hostdoctor.measure.trial_model import Arm, Conditions, Place, Plan, Trial, TrialRecord
 from hostdoctor.measure.trial_places import read_place
@@ -20,16 +28,10 @@ from hostdoctor.measure.trial_plan import arm_of, filled, rate_of, seed_of, uses
 from hostdoctor.measure.trial_watch import Watch
 from hostdoctor.parsers.cpulist import parse_cpulist
 from hostdoctor.placement.applying import Step
-from hostdoctor.placement.becoming import bound_argv
 from hostdoctor.sources.base import Source
 from hostdoctor.sources.children import Child
-from hostdoctor.sources.web import read_url
 
-START_S = 60.0  # for a command to be under way: this interpreter starts before it
-READY_POLL_S, READY_ANSWER_S = 0.5, 5.0
-TICK_S = 1.0
 _FIRST_LOOK_S = 1.0
-_LITTLE_ROOM_BYTES = 1 << 20
 _BUNCHED_MS = 0.05
 
 
@@ -65,7 +67,7 @@ class Runner:
         look = self._served if plan.server else self._alone
         looked = look(arm, values, environment, folder)
         has_result = plan.result is not None or uses(workload(plan), "{result}")
-        position = self._keep_result(raw, folder / RESULT, len(before)) if has_result else 0
+        position = keep_result(raw, folder / RESULT, len(before)) if has_result else 0
         if not has_result:
             write_record(folder / RESULT, _wall(looked.seconds))
         run = runs_in(folder / RESULT, RESULT)[position]
@@ -92,13 +94,13 @@ class Runner:
     def _served(self, arm: Arm, values: dict[str, str], environment: Mapping[str, str], folder: Path) -> Looked:
         plan = self._plan
         assert plan.ready_url is not None
-        if _answers(plan.ready_url):
+        if answers(plan.ready_url):
             raise MeasureError(f"{plan.ready_url} answers already: another server is there")
         at = time.monotonic()
-        with self._started(
-            "the server", arm.step, filled(arm.argv, values), environment, folder / "server.log"
+        with started(
+            "the server", arm.step, filled(arm.argv, values), environment, folder / "server.log", self._left
         ) as server:
-            _wait_ready(server, plan.ready_url, plan.ready_timeout_s)
+            wait_ready(server, plan.ready_url, plan.ready_timeout_s)
             ready_s = round(time.monotonic() - at, 3)
             start = self._place(server, arm, "start")
             step = Step(tier="unbound")
@@ -106,13 +108,13 @@ class Runner:
                 step = Step(tier="cpus-only", cpus=plan.client_cpus)
             watch = self._watch(arm)
             words = filled(plan.client, values)
-            with self._started("the client", step, words, environment, folder / "client.log") as client:
-                self._until_end(client, watch.tick, server)
-                seconds = _seconds(client)
+            with started("the client", step, words, environment, folder / "client.log", self._left) as client:
+                until_end(client, "the client", plan.run_timeout_s, watch.tick, server)
+                seconds = run_seconds(client)
                 watch.look(server.processes())
                 conditions = watch.finish()
                 end = self._place(server, arm, "end")
-            _want_alive(server)
+            want_alive(server)
         return Looked(seconds=seconds, places=(start, end), conditions=conditions, ready_s=ready_s)
 
     # --- a command by itself ---
@@ -122,8 +124,8 @@ class Runner:
         places: list[Place] = []
         at = time.monotonic()
         next_s = [_FIRST_LOOK_S]
-        with self._started(
-            "the command", arm.step, filled(arm.argv, values), environment, folder / "command.log"
+        with started(
+            "the command", arm.step, filled(arm.argv, values), environment, folder / "command.log", self._left
         ) as it:
             watch = self._watch(arm)
 
@@ -134,29 +136,12 @@ class Runner:
                     watch.look(it.processes())
                     _add_look(places, lambda when: self._place(it, arm, when))
 
-            self._until_end(it, tick, None)
+            until_end(it, "the command", self._plan.run_timeout_s, tick, None)
             conditions = watch.finish()
-            seconds = _seconds(it)
+            seconds = run_seconds(it)
         return Looked(seconds=seconds, places=tuple(places), conditions=conditions)
 
     # --- parts of both ---
-
-    @contextmanager
-    def _started(
-        self, name: str, step: Step, argv: Sequence[str], environment: Mapping[str, str], log: Path
-    ) -> Iterator[Child]:
-        """Give a command that is under way; whatever happens, it and all that it started are ended afterwards."""
-        child = Child(bound_argv(step, tuple(argv)), log=log, environment=environment)
-        try:
-            deadline = time.monotonic() + START_S
-            while child.started_at is None and child.refused is None and time.monotonic() < deadline:
-                if child.wait(0.01):
-                    break
-            if child.started_at is None:
-                raise MeasureError(f"{name} could not be started: {child.refused or _ending(child)}")
-            yield child
-        finally:
-            self._left += child.stop()
 
     def _place(self, child: Child, arm: Arm, when: str) -> Place:
         return read_place(self._source, self._host, child.processes(), arm, "start" if when == "start" else "end")
@@ -167,39 +152,6 @@ class Runner:
 
         allowed = parse_cpulist(self._host.allowed.cpus) if self._host.allowed.cpus else frozenset[int]()
         return Watch(self._source, self._host, cpus_of(arm) or allowed, self._plan.gpu_indices)
-
-    def _until_end(self, child: Child, tick: Callable[[], None], server: Child | None) -> None:
-        """Wait for the end of a command; raise MeasureError where it fails, hangs, or its server goes."""
-        deadline = time.monotonic() + self._plan.run_timeout_s
-        name = "the command" if server is None else "the client"
-        while not child.wait(min(TICK_S, max(0.0, deadline - time.monotonic()))):
-            if server is not None:
-                _want_alive(server)
-            if time.monotonic() >= deadline:
-                limit = f"{self._plan.run_timeout_s:g} s"
-                raise MeasureError(f"{name} did not end within {limit} (--timeout){_said(child)}")
-            tick()
-        if child.ended is None or child.ended.status != 0:
-            _want_room(child)
-            raise MeasureError(f"{name} failed: {_ending(child)}")
-
-    def _keep_result(self, raw: Path, kept: Path, before: int) -> int:
-        """Have the raw result in the run's folder; return which of its runs is this one."""
-        try:
-            if raw != kept:
-                shutil.copyfile(raw, kept)
-        except FileNotFoundError:
-            raise MeasureError(f"no result: the client wrote no {raw} ({{result}} or --result names it)") from None
-        except OSError as error:
-            raise OutputError(f"{kept}: not written: {(error.strerror or str(error)).lower()}") from error
-        runs = runs_in(kept, kept.name)
-        if not runs:
-            _want_room_at(kept)
-            raise MeasureError(f"no result: {raw} holds no benchmark result with a latency")
-        new = len(runs) - before if len(runs) > before else len(runs)  # appended, or written anew
-        if new != 1:
-            raise MeasureError(f"{raw} holds {new} new results: each run needs one")
-        return len(runs) - 1
 
     def _want_metric(self, run: RunResult) -> None:
         """Raise MeasureError, at the first run already, where the result does not tell what is compared."""
@@ -221,66 +173,6 @@ def _add_look(places: list[Place], look: Callable[[str], Place]) -> None:
         places[:] = [seen]
     elif seen.memory_bytes:
         places[1:] = [seen]
-
-
-def now() -> str:
-    """Return the time of day, UTC, ISO 8601."""
-    import datetime
-
-    return datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
-
-
-def _wait_ready(server: Child, url: str, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not _answers(url):
-        if server.wait(READY_POLL_S):
-            _want_room(server)
-            raise MeasureError(f"the server ended before it was ready: {_ending(server)}")
-        if time.monotonic() > deadline:
-            raise MeasureError(f"the server was not ready within {timeout_s:g} s ({url}){_said(server)}")
-
-
-def _answers(url: str) -> bool:
-    try:
-        read_url(url, READY_ANSWER_S)
-    except SourceError:
-        return False
-    return True
-
-
-def _want_alive(server: Child) -> None:
-    if server.wait(0.0):
-        _want_room(server)
-        raise MeasureError(f"the server ended during the run: {_ending(server)}")
-
-
-def _seconds(child: Child) -> float:
-    assert child.ended is not None
-    assert child.started_at is not None
-    return child.ended.at - child.started_at
-
-
-def _ending(child: Child) -> str:
-    return (child.ended.words if child.ended is not None else "no word of it") + _said(child)
-
-
-def _said(child: Child) -> str:
-    words = child.last_words()
-    return f"; its last words: {words[:200]}" if words else ""
-
-
-def _want_room(child: Child) -> None:
-    _want_room_at(child.log)
-
-
-def _want_room_at(path: Path) -> None:
-    """Raise OutputError where a full disk is why: what failed says so in its own words, or not at all."""
-    try:
-        told = os.statvfs(path.parent)
-    except OSError:
-        return
-    if told.f_bavail * told.f_frsize < _LITTLE_ROOM_BYTES:
-        raise OutputError(f"{path.parent}: no space left on device")
 
 
 def _wall(seconds: float) -> msgspec.Struct:

@@ -103,13 +103,17 @@ class Child:
 
     def last_words(self) -> str:
         """Return the last line of its output that says anything, ``""`` where none does."""
+        return next(iter(self.last_lines(1)), "")
+
+    def last_lines(self, count: int) -> list[str]:
+        """Return the last lines of its output that say anything, in their order."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
                 lines = file.read().decode("utf-8", "replace").splitlines()
         except OSError:
-            return ""
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+            return []
+        return [line.strip() for line in lines if line.strip()][-count:]
 
     def _has_news(self, seconds: float) -> bool:
         """Wait for what the keeper says; tell whether the command has ended, or can end no more."""

@@ -42,8 +42,8 @@ class Tail(Fact, frozen=True, kw_only=True):
 class Judged(Fact, frozen=True, kw_only=True):
     """What the repeats of one cell say together.
 
-    ``is_in`` is the point estimate's answer, for the search. ``repeats_disagree``: single repeats lie on both sides of a
-    limit, which no other cell's answer can mend.
+    ``is_in`` is the point estimate's answer, for the search. ``repeats_disagree``: single repeats lie on both sides of
+    a limit, which no other cell's answer can mend.
     """
 
     state: State
