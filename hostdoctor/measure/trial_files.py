@@ -26,13 +26,7 @@ class Folder:
 
     def create(self, plan: Plan, host: Host) -> None:
         """Make the folder with its plan and the map; raise UsageError where something is there already."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            taken = any(self.path.iterdir())
-        except OSError as error:
-            raise OutputError(f"{self.path}: {error.strerror}") from error
-        if taken:
-            raise UsageError(f"--out: {self.path} is not empty (--resume goes on with an experiment)")
+        refuse_taken(self.path)
         self._write(HOST, host)
         self._write(PLAN, plan)
 
@@ -47,14 +41,7 @@ class Folder:
 
     def begin(self, trial: Trial) -> Path:
         """Return the empty folder of a run; what an interrupted attempt left is kept beside it."""
-        folder = self._of(trial)
-        try:
-            if folder.exists():
-                folder.rename(next(p for n in range(1, MAX_FAILED) if not (p := Path(f"{folder}.failed-{n}")).exists()))
-            folder.mkdir(parents=True)
-        except OSError as error:
-            raise OutputError(f"{folder}: {error.strerror}") from error
-        return folder
+        return fresh_folder(self._of(trial))
 
     def keep(self, record: TrialRecord) -> None:
         """Keep a run that came to its end: from now on it is not repeated."""
@@ -95,6 +82,28 @@ class Folder:
 
     def _write(self, name: str, record: msgspec.Struct) -> None:
         write_record(self.path / name, record)
+
+
+def refuse_taken(folder: Path) -> None:
+    """Make a folder for an experiment; raise UsageError where something is there already."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = any(folder.iterdir())
+    except OSError as error:
+        raise OutputError(f"{folder}: {error.strerror}") from error
+    if taken:
+        raise UsageError(f"--out: {folder} is not empty (--resume goes on with an experiment)")
+
+
+def fresh_folder(folder: Path) -> Path:
+    """Return an empty folder of that name; what an interrupted attempt left is kept beside it."""
+    try:
+        if folder.exists():
+            folder.rename(next(p for n in range(1, MAX_FAILED) if not (p := Path(f"{folder}.failed-{n}")).exists()))
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: {error.strerror}") from error
+    return folder
 
 
 def write_record(path: Path, record: msgspec.Struct) -> None:

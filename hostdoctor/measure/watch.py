@@ -23,12 +23,15 @@ _ENDINGS = ("_total", "")
 
 
 class Watched(Fact, frozen=True, kw_only=True):
-    """What happened in an interval."""
+    """What happened in an interval; ``counters`` and ``metrics_…`` are what that was told from."""
 
     seconds: float
     disks: tuple[DiskWatch, ...] = ()
     caches: tuple[CacheHits, ...] = ()
     notes: tuple[str, ...] = ()
+    counters: Sample | None = None
+    metrics_before: dict[str, float] = {}  # noqa: RUF012  msgspec copies it
+    metrics_after: dict[str, float] = {}  # noqa: RUF012
 
 
 class Watch:
@@ -46,12 +49,27 @@ class Watch:
         seconds = time.monotonic() - self._began
         sample = Sample(seconds=seconds, before=self._counters, after=self._read_counters())
         notes: tuple[str, ...] = ()
-        caches: tuple[CacheHits, ...] = ()
+        metrics: dict[str, float] = {}
         try:
-            caches = cache_hits(self._metrics, self._read_metrics())
+            metrics = self._read_metrics()
         except HostdoctorError as error:
             notes = (f"the engine's metrics cannot be read any more: {error}",)
-        return Watched(seconds=seconds, disks=watch_disks(self._disks, sample), caches=caches, notes=notes)
+        return Watched(
+            seconds=seconds,
+            disks=watch_disks(self._disks, sample),
+            caches=cache_hits(self._metrics, metrics),
+            notes=notes,
+            counters=sample,
+            metrics_before=self._metrics,
+            metrics_after=metrics,
+        )
+
+    def metrics_now(self) -> dict[str, float]:
+        """Return the engine's metrics as they are now, none where it does not answer."""
+        try:
+            return self._read_metrics()
+        except HostdoctorError:
+            return {}
 
     def _read_counters(self) -> dict[str, int]:
         return read_counters(self._source, Host(block_devices=tuple(BlockDevice(name=disk) for disk in self._disks)))
