@@ -6,6 +6,8 @@ from hostdoctor.budget.kv import KvCost
 from hostdoctor.facts import Fact
 
 GIB = 1 << 30
+# The cheapest first.
+ORDER = ("trim-history", "prefix-caching", "kv-precision", "cap-long-sessions", "kv-to-ram")
 
 
 class Unfit(Protocol):

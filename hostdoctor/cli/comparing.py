@@ -1,7 +1,6 @@
 """``hostdoctor compare -- COMMAND``: from options to a plan, and the experiment with its progress."""
 
 import datetime
-import signal
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +9,8 @@ import typer
 
 from hostdoctor.cli.common import FULL_TIMEOUT_S, emit, finite, open_evidence, survey_host, terminal_style
 from hostdoctor.cli.compare import primary_of, share_of
-from hostdoctor.cli.placing import Wish, place
+from hostdoctor.cli.experiments import signal_name
+from hostdoctor.cli.placing import Wish, place, place_on_node, versions_of
 from hostdoctor.errors import HostdoctorError, MeasureError, PlacementError, UsageError
 from hostdoctor.facts import Fact, Host
 from hostdoctor.measure.trial import Step, carry_out, experiment
@@ -127,7 +127,7 @@ def _finish(asked: Asked, plan: Plan, folder: Folder, early: "int | HostdoctorEr
         raise early
     if early is not None:
         kept = "what was measured until then is kept" if result is not None else str(why)
-        _say(f"ended early by {_signal(early)}: {kept}; --resume {folder.path} goes on")
+        _say(f"ended early by {signal_name(early)}: {kept}; --resume {folder.path} goes on")
         raise typer.Exit(early)
 
 
@@ -173,7 +173,7 @@ def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
         created=now(),
         hostdoctor=__version__,
         hostname=host.system.hostname,
-        versions=_versions(host, launches.near),
+        versions=versions_of(host, launches.near),
         order=order,
         pairs=asked.pairs,
         warm_ups=asked.warm_ups,
@@ -248,12 +248,7 @@ def _launch(asked: Asked, source: Source, host: Host, words: tuple[str, ...], ar
             use_isolated=asked.use_isolated,
         )
         return place(source, host, wish, list(words), FULL_TIMEOUT_S)
-    from msgspec import structs
-
-    from hostdoctor.placement.engine_version import installed_version
-    from hostdoctor.placement.engines import recognise
-    from hostdoctor.placement.launching import launch
-    from hostdoctor.placement.on_node import bind_to_node, farthest_node
+    from hostdoctor.placement.on_node import farthest_node
 
     node = asked.node
     if arm == "far":
@@ -261,10 +256,7 @@ def _launch(asked: Asked, source: Source, host: Host, words: tuple[str, ...], ar
         node = farthest_node(host, node, use_isolated=asked.use_isolated) if far is None else far
     if arm == "far" and node == asked.node:
         raise UsageError("--far-node is --node: --arms near,near is near against itself")
-    command = recognise(list(words), asked.engine or None)
-    binding = bind_to_node(host, node, arm=arm, use_isolated=asked.use_isolated)
-    placed = launch(binding, command, version=installed_version(command, FULL_TIMEOUT_S), nics=False)
-    return structs.replace(placed, warnings=binding.warnings)  # the others count GPUs, and none is meant
+    return place_on_node(host, node, list(words), arm=arm, engine=asked.engine, use_isolated=asked.use_isolated)
 
 
 def _rates(asked: Asked, *, has_result: bool) -> tuple[float | None, float | None]:
@@ -282,16 +274,6 @@ def _rates(asked: Asked, *, has_result: bool) -> tuple[float | None, float | Non
     if asked.rate is not None and asked.rate > LOAD_SHARE * asked.capacity:
         raise UsageError(f"--rate {asked.rate:g} is above {100 * LOAD_SHARE:.0f} % of --capacity: at most {limit:g}")
     return asked.rate or limit, LOAD_SHARE * asked.capacity
-
-
-def _versions(host: Host, launch: Launch) -> dict[str, str]:
-    system = host.system
-    told = {
-        "nvidia driver": system.nvidia_driver,
-        "kernel": system.kernel,
-        launch.engine if launch.engine != "generic" else "engine": launch.engine_version,
-    }
-    return {name: value for name, value in told.items() if value}
 
 
 def _notes(asked: Asked, arms: dict[str, Arm], left: str | None, *, has_result: bool) -> list[str]:
@@ -326,7 +308,3 @@ def _say(text: str) -> None:
     for line in text.splitlines():
         typer.echo(f"hostdoctor: {printable(line)}", err=True)
 
-
-def _signal(status: int) -> str:
-    names = {int(number): number.name for number in signal.Signals}
-    return names.get(status - 128, f"signal {status - 128}")

@@ -63,7 +63,7 @@ def circumstances(host: Host, ended_by: int | None = None) -> Circumstances:
         kernel=system.kernel,
         cpu_model=system.cpu_model,
         virtualization=system.virtualization,
-        interrupted=None if ended_by is None else _signal_name(ended_by),
+        interrupted=None if ended_by is None else signal_name(ended_by),
     )
 
 
@@ -75,7 +75,7 @@ def finish(document: Fact, text: str, format_: str, output: Path | None, *, forc
         raise unwritten
     if ended_by is not None:
         typer.echo(
-            f"hostdoctor: ended early by {_signal_name(ended_by)}: what was measured until then is kept", err=True
+            f"hostdoctor: ended early by {signal_name(ended_by)}: what was measured until then is kept", err=True
         )
         raise typer.Exit(ended_by)
 
@@ -92,7 +92,8 @@ def _keep(output: Path, text: str, *, force: bool) -> OutputError | None:
     return None
 
 
-def _signal_name(status: int) -> str:
+def signal_name(status: int) -> str:
+    """Return the signal that an exit status stands for."""
     import signal
 
     names = {int(number): number.name for number in signal.Signals}

@@ -98,6 +98,35 @@ def place(source: Source, host: Host, wish: Wish, argv: list[str], timeout_s: fl
     return launch(binding, command, version=version, nics=wish.nics)
 
 
+def place_on_node(
+    host: Host, node: int, argv: list[str], *, arm: Arm = "near", engine: str = "", use_isolated: bool = False
+) -> Launch:
+    """Return how a command without a GPU is started on one node; raises UsageError, PlacementError."""
+    from msgspec import structs
+
+    from hostdoctor.cli.common import FULL_TIMEOUT_S
+    from hostdoctor.placement.engine_version import installed_version
+    from hostdoctor.placement.engines import recognise
+    from hostdoctor.placement.launching import launch
+    from hostdoctor.placement.on_node import bind_to_node
+
+    command = recognise(argv, engine or None)
+    binding = bind_to_node(host, node, arm=arm, use_isolated=use_isolated)
+    placed = launch(binding, command, version=installed_version(command, FULL_TIMEOUT_S), nics=False)
+    return structs.replace(placed, warnings=binding.warnings)  # the others count GPUs, and none is meant
+
+
+def versions_of(host: Host, launch: Launch) -> dict[str, str]:
+    """Return the versions that a measurement depends on: driver, kernel, engine."""
+    system = host.system
+    told = {
+        "nvidia driver": system.nvidia_driver,
+        "kernel": system.kernel,
+        launch.engine if launch.engine != "generic" else "engine": launch.engine_version,
+    }
+    return {name: value for name, value in told.items() if value}
+
+
 def _fits(
     source: Source, host: Host, selection: Selection, command: "EngineCommand", version: "Version | None"
 ) -> dict[int, bool | None]:

@@ -25,7 +25,8 @@ class RunResult(Fact, frozen=True, kw_only=True):
     """A run: ``latencies`` by ``ttft``, ``tpot``, ``itl``, ``e2el`` (as the client defines them) or ``wall``.
 
     Failed requests are in ``failed`` and nowhere else. ``request_rate`` is per second; ``"inf"`` sends everything at
-    once. ``versions`` are the client's, engine's, driver's … as told; ``notes`` say what a reader should know.
+    once. ``versions`` are the client's, engine's, driver's … as told; ``labels`` what the caller had noted in the file
+    (``--metadata``, ``--label``); ``notes`` say what a reader should know.
     """
 
     source: str
@@ -47,4 +48,5 @@ class RunResult(Fact, frozen=True, kw_only=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -38,6 +38,31 @@ def differences(arms: Arms) -> tuple[str, ...]:
     return tuple(text for text in found if text)
 
 
+_TOGETHER: dict[str, Callable[[RunResult], Value]] = {
+    "client": lambda run: run.tool,
+    "model": lambda run: run.model,
+    "tokenizer": lambda run: run.tokenizer,
+}
+
+
+def mixed(runs: Sequence[RunResult]) -> tuple[str, ...]:
+    """Return what keeps runs from being cells of one matrix, each as one phrase that names two files.
+
+    Loads differ from cell to cell; model, tokenizer, client and length of the answers must not.
+    """
+    found = [_first_difference(name, [(run, read(run)) for run in runs], 0.0) for name, read in _TOGETHER.items()]
+    outputs = [(run, _mean(run.output_tokens, run.completed)) for run in runs]
+    found.append(_first_difference("mean output tokens", outputs, MEAN_TOKENS_TOLERANCE))
+    return tuple(text for text in found if text)
+
+
+def mixed_versions(runs: Sequence[RunResult]) -> tuple[str, ...]:
+    """Return the versions that differ between runs, each as one phrase that names two files."""
+    names = dict.fromkeys(key for run in runs for key in run.versions)
+    found = (_first_difference(name, [(run, run.versions.get(name)) for run in runs], 0.0) for name in names)
+    return tuple(text for text in found if text)
+
+
 def _first_difference(name: str, told: Sequence[tuple[RunResult, Value]], tolerance: float) -> str | None:
     known = [(run, value) for run, value in told if value is not None]
     for run, value in known[1:]:

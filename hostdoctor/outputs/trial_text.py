@@ -104,7 +104,7 @@ def _commands(plan: Plan, trial: Trial, folder: str) -> list[str]:
     values = values_of(trial, f"{folder}/runs/…/result.json", rate)
     if plan.probes and trial.kind == "run" and plan.rate_per_s is None:
         values["{rate}"] = "{rate}"  # found by then
-    lines = [command_line((*_around(arm), *filled(arm.argv, values)), arm.environment)]
+    lines = [command_line((*around(arm), *filled(arm.argv, values)), arm.environment)]
     if plan.server:
         bound = ("taskset", "-c", plan.client_cpus) if plan.client_cpus else ()
         lines += [
@@ -115,7 +115,7 @@ def _commands(plan: Plan, trial: Trial, folder: str) -> list[str]:
     return lines
 
 
-def _around(arm: Arm) -> tuple[str, ...]:
+def around(arm: Arm) -> tuple[str, ...]:
     """Return the numactl that would bind as the arm does."""
     step = arm.step
     cpus = () if step.cpus is None else (f"--physcpubind={step.cpus}",)

@@ -16,6 +16,7 @@ from hostdoctor.parsers.run_values import (
     count,
     inner,
     items,
+    labels,
     milliseconds,
     number,
     positive,
@@ -28,6 +29,7 @@ from hostdoctor.parsers.run_values import (
 
 _AGGREGATE = re.compile(r"(median|p\d{1,2}(?:\.\d{1,4})?)_(ttft|tpot|itl|e2el|e2e_latency)_ms")
 _SGLANG = ("server_info", "total_throughput", "total_output_tokens_retokenized", "sharegpt_output_len")
+_OWN_TEXTS = ("date", "endpoint_type", "backend", "model_id", "tokenizer_id", "request_rate", "dataset_name", "tag")
 _S = 1000.0  # milliseconds in a second
 
 
@@ -60,6 +62,7 @@ def read_serving(document: Object, source: str) -> RunResult:
         input_tokens=count(document.get("total_input_tokens")),
         output_tokens=output,
         versions=_versions(document),
+        labels=labels(document, _OWN_TEXTS),
         notes=requests.notes,
     )
 

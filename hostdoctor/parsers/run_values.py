@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
 from hostdoctor.parsers.run_json import Object
@@ -84,3 +84,10 @@ def versions(document: Object) -> dict[str, str]:
         for key, value in list(document.items())[:500]
         if _VERSION_KEY.fullmatch(key) and key != "schema_version" and (text := word(value))
     }
+
+
+def labels(document: Object, own: Collection[str]) -> dict[str, str]:
+    """Return every top-level text that is neither one of the client's ``own`` nor a version: what the caller noted."""
+    told = versions(document)
+    texts = ((key, word(value)) for key, value in list(document.items())[:500] if key not in own and key not in told)
+    return {key[:60]: text for key, text in texts if text is not None and key != "schema_version"}

@@ -88,13 +88,16 @@ def write(path: Path, text: str, *, executable: bool, force: bool = False) -> No
         stream.write(text.encode("utf-8", "surrogateescape"))
 
 
-def environment(form: Form) -> "Environment":
-    """Return the Jinja environment of a form: its filters quote for its language, and nothing unquoted is printed."""
+def environment(form: Form, folder: str = "launch") -> "Environment":
+    """Return the Jinja environment of a form: its filters quote for its language, and nothing unquoted is printed.
+
+    ``folder`` is that of the templates, below templates/.
+    """
     import jinja2
 
     import hostdoctor
 
-    folders = [Path(root, "templates", "launch") for root in hostdoctor.__path__]
+    folders = [Path(root, "templates", folder) for root in hostdoctor.__path__]
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders),
         undefined=jinja2.StrictUndefined,
