@@ -23,8 +23,8 @@ MAX_FILES = 20_000
 
 
 @app.command(
-    help="For every variant the largest context × concurrency whose p99 holds the SLO, where it breaks, what moved with it"
-    " and what follows. PATH: a folder of matrix run, or results of vllm bench serve, SGLang, GuideLLM, AIPerf."
+    help="For every variant the largest context × concurrency whose p99 holds the SLO, where it breaks, what moved"
+    " with it, what follows. PATH: a folder of matrix run, or results of vllm bench serve, SGLang, GuideLLM, AIPerf."
 )
 def boundary(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Folders or files.")],

@@ -13,6 +13,7 @@ from hostdoctor.measure.comparison import Comparison
 from hostdoctor.measure.copies_model import CopyDocument
 from hostdoctor.measure.documents import MemoryDocument, NvmeDocument, WatchDocument, document_schema
 from hostdoctor.measure.matrix.experiment import Experiment as MatrixExperiment
+from hostdoctor.measure.matrix.model import MatrixDocument
 from hostdoctor.measure.trial_model import Experiment
 from hostdoctor.outputs.report_json import json_schema
 
@@ -27,6 +28,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "comparison.schema.json": Comparison,
     "experiment.schema.json": Experiment,
     "matrix-experiment.schema.json": MatrixExperiment,
+    "matrix.schema.json": MatrixDocument,
 }
 RESULTS = {
     "measure-copy.schema.json": CopyDocument,

@@ -8,7 +8,7 @@ import msgspec
 from hostdoctor.facts import Fact
 from hostdoctor.facts.runs import Latency, RunResult
 from hostdoctor.measure.matrix.experiment import Slo
-from hostdoctor.measure.quantiles import estimate_quantile, sample_quantile
+from hostdoctor.measure.quantiles import estimate_quantile, sample_quantile, samples_needed
 
 P99 = 0.99
 # Of independent samples the burst factor is chi-squared over its 19 degrees of freedom: above this 5 times in 100.
@@ -23,8 +23,9 @@ class Tail(Fact, frozen=True, kw_only=True):
     """One latency's p99 in a cell, in milliseconds, against its limit.
 
     ``basis``: ``samples`` has a 95 % interval over all repeats (``low_ms``, ``high_ms``; None: so many samples bound
-    no such side), ``runs`` the range of the runs' own p99, ``one-run`` a value without an interval. ``state``
-    is ``neither`` where the interval spans the limit or ``runs_ms`` lie on both sides of it; ``reason`` says which.
+    no such side), ``runs`` the range of the runs' own p99, ``one-run`` a value without an interval. ``above`` counts the
+    samples beyond the limit. ``state`` is ``neither`` where the interval spans the limit (and some of its samples do) or
+    ``runs_ms`` lie on both sides of it; ``reason`` says which.
     """
 
     metric: Literal["ttft", "itl"]
@@ -34,6 +35,7 @@ class Tail(Fact, frozen=True, kw_only=True):
     high_ms: float | None = None
     runs_ms: tuple[float, ...] = ()
     samples: int | None = None
+    above: int | None = None
     basis: Basis = "one-run"
     state: State = "neither"
     reason: str | None = None
@@ -137,7 +139,13 @@ def _of_samples(found: Tail, latencies: Sequence[Latency]) -> Tail:
     told = estimate_quantile(pooled, P99, ordered, chance_factor=CHANCE_FACTOR)
     value = told.value if told.value is not None else sample_quantile(ordered, P99)
     return msgspec.structs.replace(
-        found, value_ms=value, low_ms=told.low, high_ms=told.high, samples=len(pooled), basis="samples"
+        found,
+        value_ms=value,
+        low_ms=told.low,
+        high_ms=told.high,
+        samples=len(pooled),
+        above=sum(sample > found.limit_ms for sample in pooled),
+        basis="samples",
     )
 
 
@@ -154,13 +162,18 @@ def _with_state(told: Tail) -> Tail:
         return _neither(told, f"repeats disagree: p99 {name} {runs} ms, limit {limit:g}")
     if told.basis == "one-run":
         return _decided(told, holds=told.value_ms <= limit)
-    if told.high_ms is not None and told.high_ms <= limit:
+    if (told.high_ms is not None and told.high_ms <= limit) or _none_of_enough(told):
         return _decided(told, holds=True)
     if told.low_ms is not None and told.low_ms > limit:
         return _decided(told, holds=False)
     low, high = ("?" if end is None else f"{end:.4g}" for end in (told.low_ms, told.high_ms))
     few = f" ({told.samples} samples)" if told.high_ms is None or told.low_ms is None else ""
     return _neither(told, f"p99 {name} {told.value_ms:.4g} [{low}–{high}] ms spans {limit:g}{few}")
+
+
+def _none_of_enough(told: Tail) -> bool:
+    """Tell whether so many samples would have shown one beyond the limit: bursts below it only widen the interval."""
+    return told.above == 0 and (told.samples or 0) >= samples_needed(P99)
 
 
 def _decided(told: Tail, *, holds: bool) -> Tail:
