@@ -15,6 +15,9 @@ SHOWN = (
     "cpu_offload_gb",
     "kv_offloading_size",
     "kv_offloading_backend",
+    "kv_cache_dtype",
+    "max_model_len",
+    "kv_transfer_config",
 )
 
 
@@ -27,7 +30,7 @@ def main() -> None:
         except SystemExit as refused:
             print(json.dumps({"refused": refused.code}))
             continue
-        print(json.dumps({name: arguments[name] for name in SHOWN}))
+        print(json.dumps({name: arguments[name] for name in SHOWN}, default=vars))
 
 
 if __name__ == "__main__":

@@ -71,11 +71,11 @@ def kept(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def test_the_planted_boundary_is_found_over_http(write: Write, tmp_path: Path) -> None:
-    """Alone a prompt of 400 tokens takes 15 ms, with the penalty 30; every other request at once adds as much.
+    """Alone a prompt of 400 tokens takes 10 ms, with the penalty 20; every other request at once adds as much.
 
     The steps are wide, and one of them may be missed: this machine has other things to do.
     """
-    slo, columns = 1200, [4, 16, 64, 128]
+    slo, columns = 800, [4, 16, 64, 128]
     file = write({"A": (), "C": ("--penalty", "2")}, contexts=[402], concurrency=columns, requests=256, slot=4, slo=slo)
     out = tmp_path / "out"
     done = run(str(file), "--bisect", "--out", str(out), "--format", "json")

@@ -19,7 +19,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-MS_PER_TOKEN = 0.0375
+MS_PER_TOKEN = 0.025
 GAP_MS = 1.0
 
 

@@ -23,9 +23,9 @@ class Tail(Fact, frozen=True, kw_only=True):
     """One latency's p99 in a cell, in milliseconds, against its limit.
 
     ``basis``: ``samples`` has a 95 % interval over all repeats (``low_ms``, ``high_ms``; None: so many samples bound
-    no such side), ``runs`` the range of the runs' own p99, ``one-run`` a value without an interval. ``above`` counts the
-    samples beyond the limit. ``state`` is ``neither`` where the interval spans the limit (and some of its samples do) or
-    ``runs_ms`` lie on both sides of it; ``reason`` says which.
+    no such side), ``runs`` the range of the runs' own p99, ``one-run`` a value without an interval. ``above`` counts
+    the samples beyond the limit. ``state`` is ``neither`` where the interval spans the limit (and some sample lies
+    beyond it) or ``runs_ms`` lie on both sides of it; ``reason`` says which.
     """
 
     metric: Literal["ttft", "itl"]
