@@ -307,4 +307,3 @@ def _say(text: str) -> None:
 
     for line in text.splitlines():
         typer.echo(f"hostdoctor: {printable(line)}", err=True)
-

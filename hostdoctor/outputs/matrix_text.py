@@ -1,6 +1,7 @@
 """A matrix in words: what will be run, how far it is, up to where each variant holds, what follows."""
 
 import shlex
+from typing import TYPE_CHECKING
 
 from hostdoctor.measure.matrix.boundary import Row
 from hostdoctor.measure.matrix.commands import clients, metrics_url, ready_url, requests_of
@@ -8,11 +9,13 @@ from hostdoctor.measure.matrix.grid import Series, all_series, open_cells, struc
 from hostdoctor.measure.matrix.judge import NAMES, Judged, Tail
 from hostdoctor.measure.matrix.model import Break, CellResult, MatrixDocument, Plan, SeriesResult
 from hostdoctor.measure.matrix.order import Run, at_most, blocks
-from hostdoctor.measure.matrix.run import Told
 from hostdoctor.measure.trial_plan import command_line
 from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.trial_text import around, duration
 from hostdoctor.outputs.words import plural, printable
+
+if TYPE_CHECKING:
+    from hostdoctor.measure.matrix.run import Told
 
 MARKS = {"holds": "+", "breaks": "×", "neither": "?", "failed": "!", "struck": "-", "inferred": "."}
 LEGEND = "+ holds, × breaks, ? neither, ! failed, - cannot be, . follows from others, blank not measured"
@@ -78,7 +81,7 @@ def _struck(plan: Plan) -> list[str]:
     return ["", *found] if found else []
 
 
-def render_step(told: Told, *, bisect: bool) -> str:
+def render_step(told: "Told", *, bisect: bool) -> str:
     """Return one line of progress."""
     record = told.record
     how = "failed: " + printable(record.failure.reason) if record.failure is not None else duration(record.seconds)
@@ -101,6 +104,7 @@ def render_matrix(document: MatrixDocument, style: Style, *, show_all: bool = Fa
     lines.append(f"{model}answers of {document.output_tokens or '?'} tokens; SLO: {told}")
     for series in document.series:
         lines += ["", *_series(document, series, style)]
+    lines += ["", f"({LEGEND})"]
     if document.remedies:
         lines += ["", "What to try where it does not hold, in this order:"]
         lines += [style.wrap(f"{n}. {one.text}", "  ", "     ") for n, one in enumerate(document.remedies, 1)]
@@ -159,7 +163,7 @@ def _table(document: MatrixDocument, series: SeriesResult) -> list[str]:
     for row in series.rows:
         marks = " ".join(f"{MARKS.get(state_of(document, series, row, many), ' '):>{each}}" for many in columns)
         lines.append(f"  {f'{row.context:,}':>{width}}  {marks}".rstrip())
-    return [*lines, f"  ({LEGEND})"]
+    return lines
 
 
 def concurrencies(document: MatrixDocument) -> list[int]:
@@ -195,7 +199,8 @@ def _break(one: Break) -> str:
     said = f"breaks at {where}: {one.reason or 'p99 beyond the limit'}"
     if not one.watched:
         return f"{said}; signals were not watched"
-    assert one.holds is not None
+    if one.holds is None:
+        return f"{said}; nothing holds that signals could be compared with"
     since = f"{one.holds.context:,} × {one.holds.concurrency}"
     if not one.moved:
         return f"{said}; no watched signal moved since {since}"

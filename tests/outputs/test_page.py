@@ -20,7 +20,7 @@ from tests.outputs.pages import DOCUMENTS, Dom, comparison, copies, drive_reads,
 from tests.outputs.pictures import ten_on_one_node, unknown
 from tests.support.poison import HOSTILE, poisoned
 
-SECTIONS = ["verdict", "map", "findings", "wrappers", "budget", "near-far", "nvme", "plan", "unknown", "about"]
+SECTIONS = ["verdict", "map", "findings", "wrappers", "budget", "near-far", "matrix", "nvme", "plan", "unknown", "about"]
 SECTIONS_OF_MARKDOWN = ["The map", "Launch wrappers", "Pinned memory", "Near against far", "NVMe signals", "Plan"]
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 HOSTS = {"demo": lambda: report_on("demo"), "unknown": lambda: judged(unknown()), "nothing": lambda: judged(Host())}

@@ -215,7 +215,7 @@ def _breaks(told: Told, judged: Mapping[Cell, Judged], kept: Sequence[Kept]) -> 
                 holds=calm,
                 reason=judged[cell].reason,
                 moved=moved(before, after),
-                watched=bool(before and after),
+                watched=bool(after) and (calm is None or bool(before)),
             )
         )
     return tuple(found)

@@ -32,6 +32,11 @@ STYLE = """
 .hd-chart .reserve{fill:var(--hd-nvme-edge);opacity:.55}
 .hd-chart .weights{fill:var(--hd-near)}
 .hd-chart .kv{fill:var(--hd-nvlink)}
+.hd-chart .cell{stroke:var(--hd-root-edge);stroke-width:1;fill:var(--hd-bg)}
+.hd-chart .holds{fill:var(--hd-near)}
+.hd-chart .breaks{fill:var(--hd-far)}
+.hd-chart .neither{fill:var(--hd-nvme-edge)}
+.hd-chart .struck{fill:var(--hd-switch)}
 .hd-chart .free{fill:var(--hd-bg);stroke:var(--hd-node-edge)}
 """
 
@@ -105,6 +110,54 @@ def memory_bar(node: int, total: int, parts: Sequence[tuple[str, str, int]]) -> 
             drawn.append(tag("rect", tip, x=start, y=2, width=max(end - start, 1.0), height=18, class_=kind))
     frame = tag("rect", title("free"), x=0.5, y=2, width=width - 1, height=18, class_="free")
     return _chart(f"Memory of node {node}", 22, [frame, *drawn], width=width, stretched=True)
+
+
+class Heat(Fact, frozen=True, kw_only=True):
+    """A cell of a heat map: its state (a class of the style), a mark or figure in it, and what its tooltip says.
+
+    ``share`` is how near to its limit it is: from a quarter of it to twice as much the colour deepens.
+    """
+
+    state: str
+    text: str
+    tip: str
+    share: float | None = None
+
+
+def heat_map(
+    what: str, rows: Sequence[str], columns: Sequence[str], cells: dict[tuple[int, int], Heat], across: str, down: str
+) -> str:
+    """Return a grid with a coloured cell for each place, by row and column; what has none is left empty."""
+    if not rows or not columns:
+        return ""
+    left = max(text_width(name, SMALL) for name in (*rows, down)) + 10
+    width, height = max(38.0, min(72.0, (WIDTH - left) / len(columns))), 24.0
+    top, parts = 22.0, []
+    parts.append(label(2, 14, down, left - 4, SMALL))
+    for place, name in enumerate(columns):
+        parts.append(label(left + width * place + 4, 14, name, width - 4, SMALL))
+    for row, name in enumerate(rows):
+        parts.append(label(2, top + height * row + 16, name, left - 4, SMALL))
+        parts += [
+            _heat(cells.get((row, c)), left + width * c, top + height * row, width, height) for c in range(len(columns))
+        ]
+    bottom = top + height * len(rows)
+    parts.append(label(left, bottom + 16, across, width * len(columns), SMALL))
+    return _chart(what, bottom + 24, parts, width=left + width * len(columns) + 2)
+
+
+def _heat(cell: Heat | None, x: float, y: float, width: float, height: float) -> str:
+    frame = tag("rect", x=x, y=y, width=width, height=height, class_="cell")
+    if cell is None:
+        return frame
+    depth = 0.14 if cell.share is None else 0.12 + 0.3 * min(1.0, max(0.0, math.log2(4 * max(cell.share, 0.01)) / 3))
+    if cell.state in ("holds", "inferred-holds"):
+        depth = 0.54 - depth  # the farther from the limit, the deeper
+    colour = tag(
+        "rect", title(cell.tip), x=x, y=y, width=width, height=height, fill_opacity=round(depth, 3),
+        class_=cell.state.removeprefix("inferred-"),
+    )  # fmt: skip
+    return frame + colour + label(x + 4, y + 16, cell.text, width - 6, SMALL, pointer_events="none")
 
 
 class _Log:

@@ -10,6 +10,7 @@ import msgspec
 
 from hostdoctor.errors import SourceError
 from hostdoctor.facts import Fact
+from hostdoctor.measure.matrix.model import MatrixDocument
 
 NOTHING = msgspec.Raw(b"null")
 Interval = tuple[float | None, float | None]
@@ -310,10 +311,10 @@ class Watch(Fact, frozen=True, kw_only=True, tag_field="kind", tag="watch-nvme")
 
 
 class _Kind(Fact, frozen=True, kw_only=True):
-    kind: Literal["measure-copy", "measure-nvme", "measure-memory", "watch-nvme"] | None = None
+    kind: Literal["measure-copy", "measure-nvme", "measure-memory", "watch-nvme", "matrix"] | None = None
 
 
-Document = Comparison | Copies | Nvme | Memory | Watch
+Document = Comparison | Copies | Nvme | Memory | Watch | MatrixDocument
 
 
 def read_document(data: bytes, name: str) -> Document:
@@ -322,8 +323,11 @@ def read_document(data: bytes, name: str) -> Document:
     Raises SourceError for what is none.
     """
     try:
-        if msgspec.json.decode(data, type=_Kind).kind is None:
+        kind = msgspec.json.decode(data, type=_Kind).kind
+        if kind is None:
             return msgspec.json.decode(data, type=Comparison)
+        if kind == "matrix":
+            return msgspec.json.decode(data, type=MatrixDocument)
         return msgspec.json.decode(data, type=Copies | Nvme | Memory | Watch)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SourceError(f"{name}: no document of hostdoctor measure or compare: {str(error)[:200]}") from None
+        raise SourceError(f"{name}: no document of hostdoctor measure, compare or matrix: {str(error)[:200]}") from None

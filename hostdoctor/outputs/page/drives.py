@@ -125,7 +125,7 @@ def of_watch(told: Watch, name: str) -> Measurement:
         tables.append(Table(caption="Cache hits", columns=("Cache", "Hits", "Found", "Looked up"), rows=caches))
     when = f"{made(told.circumstances)}; watched for {number(told.seconds)} s"
     return Measurement(
-        title=f"Drives and caches at work ({name})", made=when, tables=tuple(tables), notes=told.notes, is_signal=True
+        title=f"Drives and caches at work ({name})", made=when, tables=tuple(tables), notes=told.notes, section="nvme"
     )
 
 

@@ -23,11 +23,11 @@ def render_page_markdown(page: Page) -> str:
     ]
     lines += ["### Launch wrappers", "", *_wrappers(page)]
     lines += ["### Pinned memory", "", *_budget(page)]
-    compared = [told for told in page.measurements if not told.is_signal]
-    lines += ["### Near against far", ""]
-    lines += [line for told in compared for line in _measurement(told)] or ["Not measured.", ""]
+    for title, section in (("Near against far", "near-far"), ("Offload matrix", "matrix")):
+        lines += [f"### {title}", ""]
+        lines += list(_measurements(page, section)) or ["Not measured.", ""]
     lines += ["### NVMe signals", "", *_table(drive_table(page.report.host))]
-    lines += [line for told in page.measurements if told.is_signal for line in _measurement(told)]
+    lines += _measurements(page, "nvme")
     lines += ["### Plan", "", *_plan(page), "### What could not be known", "", *_unknown(page)]
     lines += ["### How this was made", "", *_about(page)]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -66,6 +66,12 @@ def _budget(page: Page) -> list[str]:
     if page.budget is None:
         return [escape(page.budget_reason or "Not computed."), ""]
     return [escape(budget_headline(page.budget)), "", *_table(budget_table(page.budget, page.node_budgets))]
+
+
+def _measurements(page: Page, section: str) -> Iterator[str]:
+    for told in page.measurements:
+        if told.section == section:
+            yield from _measurement(told)
 
 
 def _measurement(told: Measurement) -> Iterator[str]:

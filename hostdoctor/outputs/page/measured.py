@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from hostdoctor.measure.matrix.model import MatrixDocument
 from hostdoctor.outputs.page.comparisons import of_comparison
 from hostdoctor.outputs.page.copies import of_copies
 from hostdoctor.outputs.page.documents import (
@@ -17,6 +18,7 @@ from hostdoctor.outputs.page.documents import (
 )
 from hostdoctor.outputs.page.drives import of_reads, of_watch
 from hostdoctor.outputs.page.figures import figure, made, plain
+from hostdoctor.outputs.page.matrix import of_matrix
 from hostdoctor.outputs.page.model import Figure, Measurement, Table
 
 Show = Callable[[MemoryCell], Figure]
@@ -31,6 +33,8 @@ def measurements(document: Document, name: str) -> list[Measurement]:
 def _all(document: Document, name: str) -> list[Measurement]:
     if isinstance(document, Comparison):
         return of_comparison(document, f"A workload from near and from far ({name})")
+    if isinstance(document, MatrixDocument):
+        return of_matrix(document, name)
     if isinstance(document, Copies):
         return [of_copies(document, name)]
     if isinstance(document, Nvme):

@@ -48,7 +48,7 @@ class Chart(Fact, frozen=True, kw_only=True):
 class Measurement(Fact, frozen=True, kw_only=True):
     """One measured document: what, when and where, the verdict in one sentence, tables and drawings.
 
-    ``is_signal``: no comparison of near and far, but what a drive or a cache did.
+    ``section`` is the part of the page that it belongs to: near against far, what a drive or a cache did, a matrix.
     """
 
     title: str
@@ -60,7 +60,7 @@ class Measurement(Fact, frozen=True, kw_only=True):
     tables: tuple[Table, ...] = ()
     charts: tuple[Chart, ...] = ()
     notes: tuple[str, ...] = ()
-    is_signal: bool = False
+    section: Literal["near-far", "nvme", "matrix"] = "near-far"
 
 
 class Wrapper(Fact, frozen=True, kw_only=True):
