@@ -71,7 +71,7 @@ def estimate_quantile(
     ordered = sorted(samples) if ordered is None else ordered
     value = sample_quantile(ordered, p)
     factor = burst_factor(samples, p, value)
-    low, high = exact_ranks(count, p) if factor <= chance_factor else _widened_ranks(count, p, factor)
+    low, high = exact_ranks(count, p) if factor <= chance_factor else widened_ranks(count, p, factor)
     clusters = count_clusters(samples, value, max(1, round(_CLUSTER_GAP / (1 - p))))
     return Quantile(
         p=p,
@@ -134,7 +134,7 @@ def _binomial(count: int, k: int, p: float) -> float:
     return math.exp(ways + k * math.log(p) + (count - k) * math.log1p(-p))
 
 
-def _widened_ranks(count: int, p: float, factor: float) -> tuple[int, int]:
+def widened_ranks(count: int, p: float, factor: float) -> tuple[int, int]:
     """Return the ranks of the normal approximation, widened; beyond 0 or ``count`` where a side has no bound."""
     width = t_quantile(1 - _TAIL, BATCHES - 1) * math.sqrt(count * p * (1 - p) * factor)
     return math.floor(count * p - width), math.ceil(count * p + width) + 1

@@ -45,8 +45,8 @@ def read_aiperf(document: Object, source: str) -> RunResult:
         seed=seed(inner(config, "input", "random_seed")),
         date=word(document.get("start_time")),
         duration_s=positive(inner(_metric(document, ("benchmark_duration",)), "avg")),
-        input_tokens=_average(document, "total_isl") or count(inner(document, "input_sequence_length", "sum")),
-        output_tokens=_average(document, "total_osl") or count(inner(document, "output_sequence_length", "sum")),
+        input_tokens=_average(document, "total_isl") or _sum(document, "input_sequence_length"),
+        output_tokens=_average(document, "total_osl") or _sum(document, "output_sequence_length"),
         versions=versions(document),
         notes=(NOTE, "cut short before its end") if cancelled else (NOTE,),
     )
@@ -76,6 +76,10 @@ def _latency(document: Object, names: tuple[str, ...]) -> Latency | None:
 
 def _average(document: Object, name: str) -> int | None:
     return count(inner(document, name, "avg")) or count(inner(document, "records", name, "avg"))
+
+
+def _sum(document: Object, name: str) -> int | None:
+    return count(inner(document, name, "sum")) or count(inner(document, "records", name, "sum"))
 
 
 def _failed(document: Object) -> int | None:

@@ -1,6 +1,7 @@
 """Reports of hosts that are hard to show, measured documents of known values, and how to read a page."""
 
 import json
+import random
 from functools import cache
 from html.parser import HTMLParser
 from typing import Any
@@ -9,9 +10,13 @@ from hostdoctor.diagnosis import Ask, Report
 from hostdoctor.diagnosis.registry import load_rules
 from hostdoctor.diagnosis.runner import diagnose
 from hostdoctor.facts import Host
+from hostdoctor.measure.matrix.document import Kept, make_document, shape_of
+from hostdoctor.measure.matrix.grid import all_series, cells_of
 from hostdoctor.outputs.page.documents import read_document
 from hostdoctor.outputs.page.measured import measurements
 from hostdoctor.outputs.page.model import About, Measurement, Page, Wrapper
+from hostdoctor.outputs.report_json import render_json
+from tests.support.queueing import Law, experiment
 
 ABOUT = About(made_at="2026-11-29T12:00:00+00:00", versions={"hostdoctor": "0"}, commands=("hostdoctor report",))
 VOID = {"meta", "link", "img", "br", "hr", "input", "base"}
@@ -145,7 +150,25 @@ def watched() -> dict[str, Any]:
     }
 
 
-DOCUMENTS = (comparison, copies, drive_reads, memory_matrix, watched)
+@cache
+def _offload_matrix() -> str:
+    asked = experiment(("A", "C"), contexts=(2048, 32768), concurrency=(4, 64), repeats=1)
+    law, source = Law(ttft_penalty={"C": 1.5}), random.Random(1)
+    kept = [
+        Kept(cell, law.run(source, cell, requests=400, gaps=400), {"requests waiting": cell.concurrency / 4})
+        for series in all_series(asked)
+        for cell in cells_of(asked, series)
+    ]
+    return render_json(make_document(asked.slo, shape_of(asked), kept))
+
+
+def offload_matrix() -> dict[str, Any]:
+    """Return a matrix of two variants with a boundary inside."""
+    found: dict[str, Any] = json.loads(_offload_matrix())
+    return found
+
+
+DOCUMENTS = (comparison, copies, drive_reads, memory_matrix, watched, offload_matrix)
 
 
 def shown(document: dict[str, Any], name: str = "results.json") -> list[Measurement]:

@@ -66,7 +66,8 @@ def gather(results: Iterable[tuple[RunResult, str]]) -> Gathered:
 
 def _identity(run: RunResult) -> tuple[object, ...]:
     latencies = tuple((name, x.samples_ms, tuple(x.quantiles_ms.items())) for name, x in run.latencies.items())
-    return run.date, run.duration_s, latencies
+    labels = tuple(sorted(run.labels.items()))
+    return run.date, run.duration_s, run.max_concurrency, run.input_tokens, labels, latencies
 
 
 def _label(run: RunResult, name: str) -> str | None:

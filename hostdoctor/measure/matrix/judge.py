@@ -8,7 +8,14 @@ import msgspec
 from hostdoctor.facts import Fact
 from hostdoctor.facts.runs import Latency, RunResult
 from hostdoctor.measure.matrix.experiment import Slo
-from hostdoctor.measure.quantiles import estimate_quantile, sample_quantile, samples_needed
+from hostdoctor.measure.quantiles import (
+    burst_factor,
+    estimate_quantile,
+    exact_ranks,
+    sample_quantile,
+    samples_needed,
+    widened_ranks,
+)
 
 P99 = 0.99
 # Of independent samples the burst factor is chi-squared over its 19 degrees of freedom: above this 5 times in 100.
@@ -141,7 +148,7 @@ def _of_samples(found: Tail, latencies: Sequence[Latency]) -> Tail:
     return msgspec.structs.replace(
         found,
         value_ms=value,
-        low_ms=told.low,
+        low_ms=told.low if told.value is not None else _low_of_few(pooled, ordered, value),
         high_ms=told.high,
         samples=len(pooled),
         above=sum(sample > found.limit_ms for sample in pooled),
@@ -151,6 +158,14 @@ def _of_samples(found: Tail, latencies: Sequence[Latency]) -> Tail:
 
 def _disagree(told: Tail) -> bool:
     return len({value <= told.limit_ms for value in told.runs_ms}) > 1
+
+
+def _low_of_few(pooled: Sequence[float], ordered: Sequence[float], value: float) -> float | None:
+    """Return the lower end that even few samples have: it can show that p99 is beyond, though not that it is within."""
+    factor = burst_factor(pooled, P99, value)
+    count = len(pooled)
+    rank, _ = exact_ranks(count, P99) if factor <= CHANCE_FACTOR else widened_ranks(count, P99, factor)
+    return ordered[rank - 1] if rank >= 1 else None
 
 
 def _with_state(told: Tail) -> Tail:
