@@ -25,6 +25,9 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Go on with what was begun there, by its own experiment.")
     ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="With --resume: make the runs again that failed.")
+    ] = False,
     bisect: Annotated[
         bool, typer.Option("--bisect", help="Only the cells that tell the boundary, not the whole grid.")
     ] = False,
@@ -52,11 +55,14 @@ def run(
         raise UsageError("matrix run: give an experiment file, or --resume DIR")
     if resume is not None and (out is not None or emit is not None):
         raise UsageError("--resume goes on in its own folder: give no --out and no --emit")
+    if retry_failed and resume is None:
+        raise UsageError("--retry-failed goes with --resume DIR")
     run_matrix(
         Asked(
             experiment=experiment,
             out=out,
             resume=resume,
+            retry_failed=retry_failed,
             bisect=bisect or budget_minutes is not None,
             budget_s=None if budget_minutes is None else 60 * budget_minutes,
             dry_run=dry_run,

@@ -40,6 +40,7 @@ class Asked(Fact, frozen=True, kw_only=True):
     experiment: Path | None
     out: Path | None
     resume: Path | None
+    retry_failed: bool
     bisect: bool
     budget_s: float | None
     dry_run: bool
@@ -72,6 +73,8 @@ def run_matrix(asked: Asked) -> None:
         refuse_busy_gpus(host, plan.gpu_indices)
     if asked.resume is None:
         folder.create(plan, host)
+    elif asked.retry_failed:
+        _say(f"{folder.forget_failed()} failed runs are made again")
     _say(render_forecast(plan, str(folder.path)))
     _finish(asked, plan, folder, _made(source, host, plan, folder, asked.budget_s))
 

@@ -67,7 +67,7 @@ def run(*words: str) -> Ended:
 
 def kept(folder: Path) -> list[tuple[str, str, str]]:
     """Return the runs that are kept: series, cell, repeat."""
-    return sorted(path.parts[-4:-1] for path in folder.glob("runs/*/*/r*/run.json"))  # type: ignore[misc]
+    return sorted(path.parts[-4:-1] for path in folder.glob("runs/*/*/r?/run.json"))  # type: ignore[misc]
 
 
 def test_the_planted_boundary_is_found_over_http(write: Write, tmp_path: Path) -> None:
@@ -151,6 +151,18 @@ def test_a_server_that_is_never_ready_costs_its_timeout_once(write: Write, tmp_p
     assert done.status == 3
     assert "every cell failed: the server was not ready within 1 s" in done.err
     assert len(kept(tmp_path / "out")) == 4
+
+
+def test_failed_runs_are_made_again_when_asked(write: Write, tmp_path: Path) -> None:
+    file, out = write({"errs": ("--error-every", "3")}, repeats=1, contexts=[40]), tmp_path / "out"
+    assert run(str(file), "--out", str(out)).status == 3
+    plan = out / "plan.json"
+    plan.write_text(plan.read_text(encoding="utf-8").replace('"--error-every"', '"--seed"'), encoding="utf-8")
+    assert run("--resume", str(out)).status == 3
+    done = run("--resume", str(out), "--retry-failed")
+    assert done.status == 0, done.err
+    assert "2 failed runs are made again" in done.err
+    assert len(kept(out)) == 2
 
 
 def test_another_server_at_the_address_stops_everything(write: Write, tmp_path: Path, port: int) -> None:

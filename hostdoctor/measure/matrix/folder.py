@@ -75,6 +75,14 @@ class Folder:
             except (OSError, msgspec.DecodeError) as error:
                 raise MeasureError(f"{path}: no run of this hostdoctor: {error}") from None
 
+    def forget_failed(self) -> int:
+        """Put the runs that failed aside, so that they are made again; return how many there were."""
+        failed = [record for record in self.records() if record.failure is not None]
+        for record in failed:
+            folder = self._of(Run(cell=record.cell, repeat=record.repeat))
+            fresh_folder(folder).rmdir()
+        return len(failed)
+
     def result(self, record: RunRecord) -> RunResult:
         """Return what a run's raw file tells, named as the folder has it."""
         assert record.result is not None

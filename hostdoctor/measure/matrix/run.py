@@ -19,7 +19,7 @@ from hostdoctor.measure.matrix.judge import MAX_FAILED_SHARE, Judged, failure, j
 from hostdoctor.measure.matrix.model import Failure, Plan, RunRecord, Signals
 from hostdoctor.measure.matrix.order import Run, next_run, runs_left, seed_of
 from hostdoctor.measure.matrix.signals import Beside
-from hostdoctor.measure.serving import answers, keep_result, now, started, until_end, wait_ready, want_alive
+from hostdoctor.measure.serving import answers, ending, keep_result, now, started, until_end, wait_ready, want_alive
 from hostdoctor.measure.trial_arms import cpus_of
 from hostdoctor.measure.trial_files import RESULT
 from hostdoctor.measure.trial_model import Place
@@ -231,9 +231,10 @@ class Session:
             step = Step(tier="cpus-only", cpus=self._plan.client_cpus)
         environment = os.environ | experiment.client.environment
         with ExitStack() as stack:
+            long = None
             if words.beside:
                 log = folder / "beside.log"
-                stack.enter_context(started("the long client", step, words.beside, environment, log, self._left))
+                long = stack.enter_context(started("the long client", step, words.beside, environment, log, self._left))
                 time.sleep(BESIDE_S)
             client = stack.enter_context(
                 started("the client", step, words.words, environment, folder / "client.log", self._left)
@@ -246,6 +247,8 @@ class Session:
                 raise
             beside.look(server.processes())
             signals = beside.finish()
+            if long is not None and long.wait(0.0):
+                raise MeasureError(f"the long client ended before the short one: {ending(long)}")
         want_alive(server)
         keep_result(folder / RESULT, folder / RESULT, 0)
         return signals, _result(folder / RESULT)
