@@ -195,7 +195,7 @@ def test_a_dry_run_prints_every_command_of_every_cell(init: Init) -> None:
     of_one_server = [line for line in benches if "hostdoctor_variant=A " in line]
     assert len({line.split(" --seed ")[1].split()[0] for line in of_one_server}) == len(of_one_server)
     single = next(line for line in benches if "--max-concurrency 1 " in line and "hostdoctor_context=8192" in line)
-    assert "--random-input-len 7936 --random-output-len 256" in single
+    assert "--random-input-len 7872 --random-output-len 256" in single
     assert "--ignore-eos --temperature 0" in single
     assert "--save-result --save-detailed" in single
     assert sum(line.startswith("# struck: A: 131,072 tokens") for line in lines) == 4

@@ -85,7 +85,7 @@ def test_the_planted_boundary_is_found_over_http(write: Write, tmp_path: Path) -
     assert json.loads((out / "matrix.json").read_text(encoding="utf-8")) == document
     edges = {one["series"]["variant"]: one["rows"][0] for one in document["series"]}
     for variant, penalty in (("A", 1.0), ("C", 2.0)):
-        truth = max(place for place, many in enumerate(columns) if ttft_ms(400, many, penalty) <= slo)
+        truth = max(place for place, many in enumerate(columns) if ttft_ms(397, many, penalty) <= slo)
         assert abs(columns.index(edges[variant]["holds_to"]) - truth) <= 1, edges
     assert edges["A"]["holds_to"] >= edges["C"]["holds_to"]
     broken = next(one for one in document["series"] if one["series"]["variant"] == "C")["breaks"][0]

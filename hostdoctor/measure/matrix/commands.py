@@ -9,9 +9,9 @@ from hostdoctor.measure.matrix.grid import CLOSED_LOOP, Cell, Series, long_slots
 from hostdoctor.measure.matrix.order import Run, seed_of
 from hostdoctor.measure.trial_server import default_ready_url
 
-RESULT, LONG_RESULT = "{result}", "{long}"
 ENDLESS = 1_000_000  # requests of the long client, which is ended when the short one is done
 METADATA = "hostdoctor_"
+_ROOM = 128  # of so many tokens one stays free
 
 
 class Clients(Fact, frozen=True, kw_only=True):
@@ -55,7 +55,14 @@ def base_url(experiment: Experiment) -> str:
 
 def requests_of(experiment: Experiment, cell: Cell) -> int:
     """Return how many requests a cell sends."""
-    return max(experiment.load.requests, experiment.load.requests_per_slot * cell.concurrency)
+    wanted = max(experiment.load.requests, experiment.load.requests_per_slot * cell.concurrency)
+    prefixes = experiment.prefix.prefixes if experiment.prefix is not None and cell.cut == "prefix" else 1
+    return -(-wanted // prefixes) * prefixes  # the client sends as many of each
+
+
+def prompt_tokens(experiment: Experiment, context: int) -> int:
+    """Return the tokens of a prompt: what the answer leaves, less a little, as random texts come out a few longer."""
+    return max(1, context - experiment.grid.output_tokens - context // _ROOM)
 
 
 def clients(experiment: Experiment, run: Run, result: str, versions: dict[str, str] | None = None) -> Clients:
@@ -121,7 +128,7 @@ def metadata(experiment: Experiment, run: Run, versions: dict[str, str]) -> dict
 def _dataset(experiment: Experiment, cell: Cell) -> tuple[str, ...]:
     if cell.cut != "prefix" or experiment.prefix is None:
         return _random(experiment, cell.context)
-    tokens = cell.context - experiment.grid.output_tokens
+    tokens = prompt_tokens(experiment, cell.context)
     shared = min(tokens - 1, round(experiment.prefix.shared_share * tokens))
     return (
         *("--dataset-name", "prefix_repetition"),
@@ -135,7 +142,7 @@ def _random(experiment: Experiment, context: int) -> tuple[str, ...]:
     output = experiment.grid.output_tokens
     return (
         *("--dataset-name", "random", "--random-range-ratio", "0"),
-        *("--random-input-len", str(context - output), "--random-output-len", str(output)),
+        *("--random-input-len", str(prompt_tokens(experiment, context)), "--random-output-len", str(output)),
     )
 
 
