@@ -334,6 +334,11 @@ def test_appended_lines_are_several_cells(tmp_path: Path) -> None:
     assert len(boundary(str(tmp_path / "all.jsonl"))["cells"]) == 6
 
 
+def test_without_a_limit_and_a_rate_all_requests_are_there_at_once(tmp_path: Path) -> None:
+    (cell,) = boundary(str(wrote(tmp_path / "r", all=plain(2048, 4, 450.0, 20.0) | {"max_concurrency": None})))["cells"]
+    assert (cell["cell"]["context"], cell["cell"]["concurrency"]) == (2048, 400)
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -354,7 +359,7 @@ def test_what_is_not_one_matrix_is_refused_and_named(tmp_path: Path, more: dict[
 
 
 def test_what_cannot_be_placed_is_left_out_and_said(tmp_path: Path) -> None:
-    lost = plain(2048, 4, 450.0, 20.0)
+    lost = plain(2048, 4, 450.0, 20.0, request_rate=2.0)
     del lost["max_concurrency"]
     folder = wrote(tmp_path / "r", **grid("a", 32768, variant="A"), lost=lost)
     (folder / "copy.json").write_bytes((folder / "a-2048-1.json").read_bytes())

@@ -88,8 +88,13 @@ def _tokens(run: RunResult) -> float | None:
 
 
 def _many(run: RunResult) -> int | None:
+    """Return how many requests there were at once; without a limit and a rate, all of them."""
     told = _number(_label(run, "concurrency"))
-    return told if told is not None else None if run.max_concurrency is None else max(1, round(run.max_concurrency))
+    if told is not None:
+        return told
+    if run.max_concurrency is not None:
+        return max(1, round(run.max_concurrency))
+    return (run.prompts or run.completed) if run.request_rate == "inf" else None
 
 
 def _contexts(tokens: Sequence[float]) -> dict[float, int]:
