@@ -33,6 +33,10 @@ LOG_LINES = 12
 BESIDE_S = 2.0  # for the long requests of a mix to be there before the short ones
 
 
+class AddressTaken(MeasureError):
+    """Somebody else's server is where a series' own has to be: no cell can be run."""
+
+
 class Told(NamedTuple):
     """A run that ended, the runs that are left (of a bisection at most), and about how long they take."""
 
@@ -151,7 +155,7 @@ class Runner:
                 record = msgspec.structs.replace(record, ready_s=session.ready_s, place=session.place)
             at = time.monotonic()
             signals, result = session.drive(run, folder)
-        except OutputError:
+        except (OutputError, AddressTaken):
             raise
         except MeasureError as error:
             return self._failed(record, error, folder, time.monotonic() - at), None
@@ -180,8 +184,6 @@ class Runner:
         was_ready = session is not None and session.ready_s is not None
         log = session.last_lines() if session is not None else ()
         self.close()
-        if not was_ready and "another server is there" in str(error):
-            raise error
         told = Failure(stage="run" if was_ready else "start", reason=str(error), log=(*log, *_tail(folder)))
         return msgspec.structs.replace(record, seconds=round(seconds, 3), failure=told)
 
@@ -211,7 +213,7 @@ class Session:
         self.folder = folder
         url = ready_url(experiment)
         if answers(url):
-            raise MeasureError(f"{url} answers already: another server is there")
+            raise AddressTaken(f"{url} answers already: another server is there")
         at = time.monotonic()
         environment = os.environ | arm.environment | {"HOSTDOCTOR_VARIANT": self._series.variant}
         self._server = self._stack.enter_context(
