@@ -33,7 +33,7 @@ LOG_LINES = 12
 BESIDE_S = 2.0  # for the long requests of a mix to be there before the short ones
 
 
-class AddressTaken(MeasureError):
+class AddressTakenError(MeasureError):
     """Somebody else's server is where a series' own has to be: no cell can be run."""
 
 
@@ -155,7 +155,7 @@ class Runner:
                 record = msgspec.structs.replace(record, ready_s=session.ready_s, place=session.place)
             at = time.monotonic()
             signals, result = session.drive(run, folder)
-        except (OutputError, AddressTaken):
+        except (OutputError, AddressTakenError):
             raise
         except MeasureError as error:
             return self._failed(record, error, folder, time.monotonic() - at), None
@@ -213,7 +213,7 @@ class Session:
         self.folder = folder
         url = ready_url(experiment)
         if answers(url):
-            raise AddressTaken(f"{url} answers already: another server is there")
+            raise AddressTakenError(f"{url} answers already: another server is there")
         at = time.monotonic()
         environment = os.environ | arm.environment | {"HOSTDOCTOR_VARIANT": self._series.variant}
         self._server = self._stack.enter_context(
