@@ -160,7 +160,7 @@ def test_an_unset_variable_does_not_mean_all_gpus(arguments: tuple[str, ...]) ->
 def test_help_lists_the_commands_in_full_and_offers_nothing_else() -> None:
     listed = " ".join(hostdoctor("--help").out.split())
     assert "Print the map alone: nodes, root complexes, GPUs, NICs, NVMe drives." in listed
-    assert all("-completion" not in hostdoctor(name, "--help").out for name in COMMANDS)
+    assert all("completion" not in hostdoctor(name, "--help").out for name in COMMANDS)
 
 
 def without_rights(*words: str) -> tuple[int, str]:
