@@ -1,6 +1,7 @@
 """What a drive is read from: which device or file, which CPU nodes, which of them is near."""
 
 import os
+import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ QUEUE_DEPTHS = (1, 8, 32)
 LEAST_FILE_BYTES = 16 << 20
 SMALL_FILE_BYTES = 1 << 30
 _STAT_UNIT_BYTES = 512
+_PART = re.compile(r"(.+)p\d{1,4}")
 
 
 class Target(Fact, frozen=True, kw_only=True):
@@ -52,6 +54,8 @@ def drive_target(host: Host, name: str) -> Target:
     drive = next((drive for drive in host.nvme if name == drive.name or name in drive.namespaces), None)
     disk = disks_of(host, name)[0]
     path = f"/dev/{disk}"
+    if not os.path.exists(path):  # noqa: PTH110
+        raise MeasureError(f"{path}: no such device file: a container has only those that it was given (--device)")
     if not os.access(path, os.R_OK):
         raise MeasureError(
             f"{path}: may not be read by you: run as root or in its group (disk), or read a big file on it (--file)"
@@ -79,6 +83,9 @@ def disks_of(host: Host, name: str) -> tuple[str, ...]:
         return drive.namespaces
     if any(name in drive.namespaces for drive in host.nvme):
         return (name,)
+    whole = _PART.fullmatch(name)
+    if whole and any(whole[1] in drive.namespaces for drive in host.nvme):
+        raise UsageError(f"--drive: {name} is a part of {whole[1]}: name that, or a big file on it (--file)")
     known = ", ".join(sorted(filter(None, (drive.name for drive in host.nvme)))) or "none"
     raise UsageError(f"--drive: no NVMe drive {name[:60]!r} here (known: {known})")
 
@@ -138,8 +145,8 @@ def readings(
     """Return the runs in order: for each size and depth all nodes in turn, then in the opposite turn, and so on."""
     return tuple(
         Reading(arm=arm, block_bytes=size << 10, queue_depth=depth, repeat=repeat)
-        for size in block_sizes_kib
-        for depth in queue_depths
+        for size in dict.fromkeys(block_sizes_kib)
+        for depth in dict.fromkeys(queue_depths)
         for repeat in range(repeats)
         for arm in (arms if repeat % 2 == 0 else reversed(arms))
     )

@@ -99,6 +99,7 @@ def test_fio_only_reads_and_makes_nothing() -> None:
 
 def test_a_drive_by_its_name_or_its_disks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: True)
+    monkeypatch.setattr(os.path, "exists", lambda _: True)
     told = drive_target(HOST, "nvme0")
     assert (told.path, told.disk, told.drive, told.node) == ("/dev/nvme0n1", "nvme0n1", "nvme0", 1)
     assert told.notes == ("nvme0 has 2 namespaces: nvme0n1 is read",)
@@ -114,7 +115,25 @@ def test_names_that_are_not_there() -> None:
         drive_target(HOST, "nvme2")
 
 
-def test_a_drive_that_may_not_be_read() -> None:
+def test_a_part_of_a_disk_is_not_read() -> None:
+    with pytest.raises(UsageError, match=r"nvme0n2p1 is a part of nvme0n2: name that, or a big file on it \(--file\)"):
+        drive_target(HOST, "nvme0n2p1")
+    with pytest.raises(UsageError, match="no NVMe drive 'nvme9n1p1' here"):
+        drive_target(HOST, "nvme9n1p1")
+
+
+def test_a_drive_without_a_device_file() -> None:
+    with pytest.raises(MeasureError, match=r"/dev/nvme77n1: no such device file: a container has only"):
+        drive_target(Host(nvme=(NvmeController(name="nvme77", namespaces=("nvme77n1",)),)), "nvme77")
+
+
+def test_a_size_named_twice_is_read_once() -> None:
+    assert len(readings((Arm(cpu_node=1, near=True),), 2, [16, 16], [8, 8, 1])) == 4
+
+
+def test_a_drive_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "exists", lambda _: True)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(MeasureError, match=r"/dev/nvme1n1: may not be read by you: run as root .*\(--file\)"):
         drive_target(Host(nvme=(NvmeController(name="nvme1", namespaces=("nvme1n1",)),)), "nvme1")
 
