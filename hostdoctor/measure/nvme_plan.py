@@ -15,6 +15,7 @@ BLOCK_SIZES_KIB = (16, 128)
 QUEUE_DEPTHS = (1, 8, 32)
 LEAST_FILE_BYTES = 16 << 20
 SMALL_FILE_BYTES = 1 << 30
+MEMORY_FILES = ("tmpfs", "ramfs")
 _STAT_UNIT_BYTES = 512
 _PART = re.compile(r"(.+)p\d{1,4}")
 
@@ -97,6 +98,8 @@ def file_target(host: Host, path: str) -> Target:
     """
     size = _file_size(path)
     place = next((place for place in host.places if place.path == path), None)
+    if place is not None and place.filesystem in MEMORY_FILES:
+        raise MeasureError(f"--file: {path[:80]!r} lies in memory ({place.filesystem}), on no drive")
     disks = place.disks if place else ()
     drive = next((drive for drive in host.nvme if set(disks) & set(drive.namespaces)), None)
     notes = []
@@ -155,7 +158,7 @@ def readings(
 def fio_command(target: Target, reading: Reading, seconds: int) -> tuple[str, ...]:
     """Return the command of one run: it reads only, and makes nothing."""
     node = reading.arm.cpu_node
-    name = target.path.replace("\\", "\\\\").replace(":", "\\:")  # fio's list separator
+    name = target.path.replace(":", "\\:")  # fio's list separator; a backslash before anything else is itself
     return (
         "fio",
         "--name=hostdoctor",
@@ -181,6 +184,9 @@ def fio_command(target: Target, reading: Reading, seconds: int) -> tuple[str, ..
 
 def _file_size(path: str) -> int:
     """Return a file's size; raise MeasureError for one that reading would not really read, or not at all."""
+    if not path.isprintable() or ";" in path or "#" in path or path != path.strip():
+        raise MeasureError(f"--file: {path[:80]!r}: fio takes no ; or # in a name, no blank at its end, nor what does"
+                           " not print")  # fmt: skip
     try:
         told = Path(path).stat()
     except OSError as error:

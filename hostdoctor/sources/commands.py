@@ -75,7 +75,7 @@ class Running:
 
     def _work(self) -> None:
         command = self._argv
-        if self._dies_with_us:
+        if self._dies_with_us and os.access(sys.executable, os.X_OK):  # not one in a folder that was given up with root
             if shutil.which(command[0]) is None:
                 self._outcome = _not_started(command[0], FileNotFoundError())
                 return

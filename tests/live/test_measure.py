@@ -194,6 +194,19 @@ def test_figures_are_fios_own_to_the_digit(big: Path, tmp_path: Path) -> None:
 
 
 @needs_fio
+def test_names_that_only_look_like_options_are_read(big: Path, tmp_path: Path) -> None:
+    odd = tmp_path / 'a"b\\c:d,$ncpus e%f'
+    odd.hardlink_to(big)
+    words = ("--seconds", "1", "--repeats", "1", "--depth", "1", "--block-kib", "16", "--quick", "--format", "json")
+    ran = hostdoctor("measure", "nvme", "--file", str(odd), *words)
+    if "direct" in ran.err.lower():
+        pytest.skip(f"no direct reads here: {ran.err}")
+    assert (ran.status, ran.err) == (0, "")
+    (run,) = json.loads(ran.out)["runs"]
+    assert run["latency"]["samples"] > 0
+
+
+@needs_fio
 def test_an_interrupt_ends_fio_and_keeps_what_was_measured(big: Path, tmp_path: Path) -> None:
     file = tmp_path / "nvme.json"
     words = ("--seconds", "2", "--repeats", "50", "--depth", "1", "--block-kib", "16", "--quick")

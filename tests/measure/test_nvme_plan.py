@@ -94,7 +94,7 @@ def test_fio_only_reads_and_makes_nothing() -> None:
     words = fio_command(Target(path="/data/a:b\\c"), run, 5)
     assert {"--readonly", "--rw=randread", "--allow_file_create=0", "--direct=1", "--iodepth=8"} <= set(words)
     assert {"--numa_cpu_nodes=1", "--numa_mem_policy=bind:1", "--bs=16384", "--runtime=5"} <= set(words)
-    assert "--filename=/data/a\\:b\\\\c" in words
+    assert "--filename=/data/a\\:b\\c" in words
 
 
 def test_a_drive_by_its_name_or_its_disks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +159,18 @@ def test_a_file_on_no_disk_or_on_several_has_no_node(big: Path, disks: tuple[str
     told = file_target(Host(nvme=DRIVES, places=(Place(path=str(big), disks=disks),)), str(big))
     assert (told.disk, told.drive, told.node) == (None, None, None)
     assert told.notes[1].startswith(f"the file lies on {len(disks)} disks")
+
+
+def test_a_file_in_memory_is_on_no_drive(big: Path) -> None:
+    with pytest.raises(MeasureError, match=r"lies in memory \(tmpfs\), on no drive"):
+        file_target(Host(places=(Place(path=str(big), filesystem="tmpfs"),)), str(big))
+
+
+@pytest.mark.parametrize("name", ["a;b", "a#b", "a ", "a\nb", "a\x1bb"])
+def test_names_that_fio_takes_for_something_else(big: Path, name: str) -> None:
+    odd = big.rename(big.with_name(name))
+    with pytest.raises(MeasureError, match="fio takes no ; or # in a name"):
+        file_target(HOST, str(odd))
 
 
 def test_files_that_reading_would_not_read(tmp_path: Path) -> None:
