@@ -125,7 +125,10 @@ def copy(
 def _position(host: Host, word: str) -> int:
     from hostdoctor.placement.selection import named_gpus
 
-    found = named_gpus(host, word) or ()
+    try:
+        found = named_gpus(host, word) or ()
+    except UsageError as error:
+        raise UsageError(str(error).replace("--gpus:", "--gpu:", 1)) from None
     if len(found) != 1:
         raise UsageError(f"--gpu: {word[:60]!r} names no one GPU: give one index, UUID or address")
     return found[0]

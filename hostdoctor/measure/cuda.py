@@ -13,6 +13,7 @@ LIBRARY = "libcuda.so.1"
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
 _SUCCESS = 0
 _INVALID_DEVICE = 101
+_FIRST_VERSION = 1000  # CUDA 1.0
 _NAME_BYTES = 128
 
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -91,11 +92,11 @@ class Cuda:
         told = (text.value or b"").decode("ascii", "replace")
         return f"{named} ({code})" + (f": {told}" if told else "")
 
-    def driver_version(self) -> str:
-        """Return the newest CUDA version that the driver speaks, ``12.8``."""
+    def driver_version(self) -> str | None:
+        """Return the newest CUDA version that the driver speaks, ``12.8``, None where it tells nonsense."""
         version = c_int()
         self.call("cuDriverGetVersion", ctypes.byref(version))
-        return f"{version.value // 1000}.{version.value % 1000 // 10}"
+        return f"{version.value // 1000}.{version.value % 1000 // 10}" if version.value >= _FIRST_VERSION else None
 
     def device_at(self, bdf: str) -> int:
         """Return the CUDA ordinal of the GPU at a PCI address: CUDA's order is not the driver's, nor PCI's."""

@@ -123,6 +123,8 @@ def _why_not(host: Host, node: NumaNode, rooms: Mapping[int, int], wanted: int, 
         return f"node {node.id} is a GPU's memory"
     if host.allowed.mems is not None and node.id not in parse_cpulist(host.allowed.mems):
         return f"node {node.id} is outside this process's cpuset (Mems_allowed_list {host.allowed.mems})"
+    if node.free_bytes is None:
+        return f"how much of node {node.id} is free is not known"
     room = rooms[node.id]
     others = max((rooms[other.id] for other in _with_memory(host)), default=0)
     small = size_bytes is not None or room < min(wanted, others) // 4

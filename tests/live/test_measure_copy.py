@@ -238,7 +238,7 @@ def test_captures_are_refused(copy: Copy, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--gpu", "9"), "no GPU '9' here"),
+        (("--gpu", "9"), "hostdoctor: --gpu: no GPU '9' here"),
         (("--gpu", "all"), "names no one GPU"),
         (("--sizes", "16kb"), "'16kb' is no size"),
         (("--sizes", "2000MiB"), "'2000MiB' is no size"),
@@ -310,6 +310,10 @@ def test_a_driver_that_crashes_on_the_way_keeps_what_came_before(copy: Copy) -> 
     done = ended(copy(*one_setting("--pairs", "50"), fixed_ns=1_000_000, crash_after__cuStreamSynchronize=700))
     assert (done.status, document(done)["stopped"]) == (3, "the child process was killed by SIGSEGV")
     assert sum(arm["copies"] for result in document(done)["results"] for arm in result["arms"]) > 0
+
+
+def test_a_version_that_cannot_be_is_not_told(copy: Copy) -> None:
+    assert document(ended(copy(*one_setting(), version=-5)))["cuda_version"] is None
 
 
 def test_what_a_driver_prints_is_no_answer(copy: Copy) -> None:

@@ -67,6 +67,11 @@ def test_a_gpus_own_memory_is_left_alone() -> None:
     assert skipped(planned(*TWO, HBM)) == {(0, 3): "node 3 is a GPU's memory", (1, 3): "node 3 is a GPU's memory"}
 
 
+def test_free_memory_that_is_not_known_is_not_none() -> None:
+    untold = NumaNode(id=1, cpus="4-7", memory_bytes=64 * GIB, kind="cpu+memory")
+    assert skipped(planned(TWO[0], untold))[0, 1] == "how much of node 1 is free is not known"
+
+
 def test_what_the_cpuset_leaves_out_is_skipped() -> None:
     plan = planned(*TWO, allowed=Allowed(cpus="0-3", mems="0"))
     assert skipped(plan) == {
