@@ -71,3 +71,20 @@ def test_an_interrupt_waits_for_threads_that_use_the_memory() -> None:
     with pytest.raises(KeyboardInterrupt):
         bandwidth._join([thread])
     assert not thread.is_alive()
+
+
+def test_threads_that_cannot_be_had_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+    begun: list[threading.Thread] = []
+
+    def limited(thread: threading.Thread) -> None:
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        start(thread)
+
+    with bound_buffer(NODE, SIZE) as buffer, monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", limited)
+        with pytest.raises(MeasureError, match="2 threads for bandwidth: can't start new thread; --threads"):
+            measure_rate("write", buffer, [CPUS[0], CPUS[0]], 0.02)
+    assert not begun[0].is_alive()
