@@ -1,6 +1,9 @@
 """``hostdoctor compare -- COMMAND``: from options to a plan, and the experiment with its progress."""
 
+import contextlib
 import datetime
+import math
+import os
 import signal
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +14,7 @@ import typer
 from hostdoctor.cli.common import FULL_TIMEOUT_S, emit, finite, open_evidence, survey_host, terminal_style
 from hostdoctor.cli.compare import primary_of, share_of
 from hostdoctor.cli.placing import Wish, place
-from hostdoctor.errors import HostdoctorError, MeasureError, PlacementError, UsageError
+from hostdoctor.errors import HostdoctorError, MeasureError, ParseError, PlacementError, UsageError
 from hostdoctor.facts import Fact, Host
 from hostdoctor.measure.trial import Step, carry_out, experiment
 from hostdoctor.measure.trial_arms import bound_arm, client_cpus, current_arm, refuse_busy_gpus
@@ -20,7 +23,7 @@ from hostdoctor.measure.trial_model import Arm, Plan
 from hostdoctor.measure.trial_plan import LOAD_SHARE, rate_found, roles_of, uses
 from hostdoctor.measure.trial_server import default_ready_url, refuse_beyond_loopback, server_words
 from hostdoctor.outputs.trial_text import render_dry_run, render_experiment, render_forecast, render_step
-from hostdoctor.parsers.cpulist import parse_cpulist
+from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.placement.model import Arm as NearOrFar
 from hostdoctor.placement.model import Launch
 from hostdoctor.sources.base import Source
@@ -88,9 +91,12 @@ def run_here(asked: Asked) -> None:
     if plan.gpu_indices and not asked.force:
         refuse_busy_gpus(host, plan.gpu_indices)
     if asked.resume is None:
-        folder.create(plan, host)
-    _say(render_forecast(plan, str(folder.path)))
-    _finish(asked, plan, folder, _made(source, host, plan, folder))
+        folder.make()
+    with folder.held():
+        if asked.resume is None:
+            folder.create(plan, host)
+        _say(render_forecast(plan, str(folder.path)))
+        _finish(asked, plan, folder, _made(source, host, plan, folder))
 
 
 def _made(source: Source, host: Host, plan: Plan, folder: Folder) -> "int | HostdoctorError | None":
@@ -137,6 +143,10 @@ def _resumed(asked: Asked, folder: Folder, host: Host) -> Plan:
     plan = folder.plan()
     if plan.hostname != host.system.hostname:
         raise MeasureError(f"--resume: begun on {plan.hostname}, this is {host.system.hostname}")
+    try:
+        os.chdir(plan.directory or ".")
+    except OSError as error:
+        raise MeasureError(f"--resume: begun in {plan.directory}: {(error.strerror or '').lower()}") from None
     return plan
 
 
@@ -156,11 +166,11 @@ def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
     words = server_words(asked.server) if asked.server else asked.command
     order = roles_of(_arm_names(asked.arms), control=asked.control)
     launches = _launches(asked, source, host, words, needs_far="far" in order)
-    free = parse_cpulist(asked.client_cpus) if asked.client_cpus else frozenset[int]()
+    free = _kept_free(asked, host)
     arms = {"near": bound_arm(host, launches.near, free)}
     if launches.far is not None:
         arms["far"] = bound_arm(host, launches.far, free)
-    left = asked.client_cpus or client_cpus(host, arms.values())
+    left = format_cpulist(free) or client_cpus(host, arms.values())
     if "current" in order:
         arms["current"] = current_arm(words, launches.near.environment)
     has_result = bool(asked.result) or uses(asked.command, "{result}")
@@ -173,6 +183,7 @@ def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
         created=now(),
         hostdoctor=__version__,
         hostname=host.system.hostname,
+        directory=decoded(str(Path.cwd())),
         versions=_versions(host, launches.near),
         order=order,
         pairs=asked.pairs,
@@ -201,6 +212,21 @@ def _refuse_undecodable(words: Iterable[str]) -> None:
     for word in words:
         if decoded(word) != word:
             raise UsageError(f"compare: not UTF-8: {word[:80]!r}")
+
+
+def _kept_free(asked: Asked, host: Host) -> frozenset[int]:
+    """Return the CPUs that the client gets to itself; raise UsageError for what are none, or not the caller's."""
+    text = asked.client_cpus
+    try:
+        kept = parse_cpulist(text)
+    except ParseError:
+        raise UsageError(f"--client-cpus: not a list of CPUs: {text[:60]!r}") from None
+    if kept and not asked.server:
+        raise UsageError("--client-cpus goes with --server: without one no client runs beside the workload")
+    beyond = kept - parse_cpulist(host.allowed.cpus) if host.allowed.cpus else frozenset[int]()
+    if beyond:
+        raise UsageError(f"--client-cpus: CPUs {format_cpulist(beyond)[:60]} are not among yours ({host.allowed.cpus})")
+    return kept
 
 
 def _arm_names(text: str) -> tuple[str, ...]:
@@ -270,6 +296,8 @@ def _launch(asked: Asked, source: Source, host: Host, words: tuple[str, ...], ar
 def _rates(asked: Asked, *, has_result: bool) -> tuple[float | None, float | None]:
     """Return the rate for all arms and the most that it may be; raise UsageError for what does not go together."""
     used = uses(asked.command, "{rate}")
+    if any(math.isnan(value) for value in (asked.rate, asked.capacity) if value is not None):
+        raise UsageError("--rate, --capacity: not a number")  # no range excludes it
     if not used and (asked.rate or asked.capacity or asked.probe):
         raise UsageError("--rate, --capacity and --probe-capacity set {rate}, and the command has none")
     if used and not (asked.rate or asked.capacity or asked.probe):
@@ -323,8 +351,9 @@ def _progress(step: Step) -> str:
 def _say(text: str) -> None:
     from hostdoctor.outputs.words import printable
 
-    for line in text.splitlines():
-        typer.echo(f"hostdoctor: {printable(line)}", err=True)
+    with contextlib.suppress(OSError):  # nobody reads any more, or the disk is full: no reason to end runs
+        for line in text.splitlines():
+            typer.echo(f"hostdoctor: {printable(line)}", err=True)
 
 
 def _signal(status: int) -> str:

@@ -42,7 +42,8 @@ def carry_out(source: Source, host: Host, plan: Plan, folder: Folder, tell: Call
 def experiment(plan: Plan, folder: Folder) -> Experiment:
     """Return what the runs that ended say; raise MeasureError where they make no pair."""
     records = folder.records(trials(plan))
-    return conclude(plan, records, {record.trial.number: folder.result(record) for record in records})
+    told = {record.trial.number: folder.result(record) for record in records if record.trial.kind == "run"}
+    return conclude(plan, records, {number: result for number, result in told.items() if result is not None})
 
 
 def seconds_left(planned: tuple[Trial, ...], records: list[TrialRecord]) -> float:
