@@ -4,7 +4,9 @@ import contextlib
 import datetime
 import math
 import os
+import shutil
 import signal
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,15 +16,21 @@ import typer
 from hostdoctor.cli.common import FULL_TIMEOUT_S, emit, finite, open_evidence, survey_host, terminal_style
 from hostdoctor.cli.compare import primary_of, share_of
 from hostdoctor.cli.placing import Wish, place
-from hostdoctor.errors import HostdoctorError, MeasureError, ParseError, PlacementError, UsageError
+from hostdoctor.errors import HostdoctorError, MeasureError, OutputError, ParseError, PlacementError, UsageError
 from hostdoctor.facts import Fact, Host
-from hostdoctor.measure.trial import Step, carry_out, experiment
+from hostdoctor.measure.trial import Step, Underway, carry_out, experiment
 from hostdoctor.measure.trial_arms import bound_arm, client_cpus, current_arm, refuse_busy_gpus
 from hostdoctor.measure.trial_files import Folder
-from hostdoctor.measure.trial_model import Arm, Plan
+from hostdoctor.measure.trial_model import Arm, Experiment, Plan
 from hostdoctor.measure.trial_plan import LOAD_SHARE, rate_found, roles_of, uses
 from hostdoctor.measure.trial_server import default_ready_url, refuse_beyond_loopback, server_words
-from hostdoctor.outputs.trial_text import render_dry_run, render_experiment, render_forecast, render_step
+from hostdoctor.outputs.trial_text import (
+    render_dry_run,
+    render_experiment,
+    render_forecast,
+    render_step,
+    render_underway,
+)
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.placement.model import Arm as NearOrFar
 from hostdoctor.placement.model import Launch
@@ -30,6 +38,7 @@ from hostdoctor.sources.base import Source
 from hostdoctor.sources.tree import decoded
 
 SIGINT_STATUS = 130
+_CLEAR = "\r\x1b[K"  # this line of the terminal
 
 
 class Asked(Fact, frozen=True, kw_only=True):
@@ -77,6 +86,7 @@ def run_here(asked: Asked) -> None:
         raise MeasureError(
             f"{asked.elsewhere[0][:80]}: a workload runs on this host, now, not on a capture (no --from)"
         )
+    _want_directory()
     source = open_evidence(None, demo=False, timeout_s=FULL_TIMEOUT_S)
     host = survey_host(source)
     if asked.resume is not None:
@@ -99,16 +109,26 @@ def run_here(asked: Asked) -> None:
         _finish(asked, plan, folder, _made(source, host, plan, folder))
 
 
+def _want_directory() -> None:
+    """Raise MeasureError where the working directory is gone: nothing can be started in it."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise MeasureError(f"the working directory: {(error.strerror or '').lower()}") from None
+
+
 def _made(source: Source, host: Host, plan: Plan, folder: Folder) -> "int | HostdoctorError | None":
     """Make the runs; return the status that a signal asked for, or why they ended early."""
     try:
-        carry_out(source, host, plan, folder, lambda step: _say(_progress(step)))
+        carry_out(source, host, plan, folder, lambda step: _say(_progress(step)), _draw)
     except KeyboardInterrupt:
         return SIGINT_STATUS
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else SIGINT_STATUS
     except HostdoctorError as error:
         return error
+    finally:
+        _say("")  # takes the bar away
     return None
 
 
@@ -120,21 +140,31 @@ def _finish(asked: Asked, plan: Plan, folder: Folder, early: "int | HostdoctorEr
         if early is None:
             raise
         result, why = None, nothing
-    if result is not None:
-        if asked.format == "json":
-            from hostdoctor.outputs.report_json import render_json
-
-            emit(render_json(result))
-        else:
-            emit(render_experiment(result, terminal_style()))
-        if not isinstance(early, HostdoctorError):  # the disk may be what failed
-            folder.conclude(result)
+    unwritten = None if result is None else _concluded(asked, folder, result)
     if isinstance(early, HostdoctorError):
         raise early
+    if unwritten is not None:
+        raise unwritten
     if early is not None:
         kept = "what was measured until then is kept" if result is not None else str(why)
         _say(f"ended early by {_signal(early)}: {kept}; --resume {folder.path} goes on")
         raise typer.Exit(early)
+
+
+def _concluded(asked: Asked, folder: Folder, result: Experiment) -> OutputError | None:
+    """Keep and print the document; return why it could not be kept, so that it is printed all the same."""
+    unwritten = None
+    try:
+        folder.conclude(result)
+    except OutputError as error:
+        unwritten = error
+    if asked.format == "json":
+        from hostdoctor.outputs.report_json import render_json
+
+        emit(render_json(result))
+    else:
+        emit(render_experiment(result, terminal_style()))
+    return unwritten
 
 
 def _resumed(asked: Asked, folder: Folder, host: Host) -> Plan:
@@ -352,8 +382,19 @@ def _say(text: str) -> None:
     from hostdoctor.outputs.words import printable
 
     with contextlib.suppress(OSError):  # nobody reads any more, or the disk is full: no reason to end runs
+        if sys.stderr.isatty():
+            typer.echo(_CLEAR, err=True, nl=False)
         for line in text.splitlines():
             typer.echo(f"hostdoctor: {printable(line)}", err=True)
+
+
+def _draw(now: Underway) -> None:
+    """Draw the bar, in place, on a terminal."""
+    if not sys.stderr.isatty():
+        return
+    room = max(20, shutil.get_terminal_size().columns - 1)
+    with contextlib.suppress(OSError):
+        typer.echo(f"{_CLEAR}{render_underway(*now)[:room]}", err=True, nl=False)
 
 
 def _signal(status: int) -> str:

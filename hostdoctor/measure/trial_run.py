@@ -54,8 +54,10 @@ class _Seen(NamedTuple):
 class Runner:
     """Makes runs of one plan on this host."""
 
-    def __init__(self, source: Source, host: Host, plan: Plan) -> None:
+    def __init__(self, source: Source, host: Host, plan: Plan, beat: Callable[[], None]) -> None:
+        """Prepare; ``beat`` is called about once a second while something runs."""
         self._source = source
+        self._beat = beat
         self._host = host
         self._plan = plan
         self._left: list[int] = []
@@ -105,7 +107,7 @@ class Runner:
         with self._started(
             "the server", arm.step, filled(arm.argv, values), environment, folder / "server.log"
         ) as server:
-            _wait_ready(server, plan.ready_url, plan.ready_timeout_s)
+            _wait_ready(server, plan.ready_url, plan.ready_timeout_s, self._beat)
             ready_s = round(time.monotonic() - at, 3)
             start = self._place(server, arm, "start")
             step = Step(tier="unbound")
@@ -186,6 +188,7 @@ class Runner:
                 limit = f"{self._plan.run_timeout_s:g} s"
                 raise MeasureError(f"{name} did not end within {limit} (--timeout){_said(child)}")
             tick()
+            self._beat()
         if child.ended is None or child.ended.status != 0:
             _want_room(child)
             raise MeasureError(f"{name} failed: {_ending(child)}")
@@ -256,9 +259,10 @@ def now() -> str:
     return datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
 
 
-def _wait_ready(server: Child, url: str, timeout_s: float) -> None:
+def _wait_ready(server: Child, url: str, timeout_s: float, beat: Callable[[], None]) -> None:
     deadline = time.monotonic() + timeout_s
     while not answers(url, READY_ANSWER_S):
+        beat()
         if server.wait(READY_POLL_S):
             _want_room(server)
             raise MeasureError(f"the server ended before it was ready: {_ending(server)}")
