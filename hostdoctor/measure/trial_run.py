@@ -32,6 +32,7 @@ TICK_S = 1.0
 _FIRST_LOOK_S = 1.0
 _LITTLE_ROOM_BYTES = 1 << 20
 _BUNCHED_MS = 0.05
+_SAID = 100  # of last words: what follows them must still fit in the line
 
 
 class Looked(Fact, frozen=True, kw_only=True):
@@ -288,7 +289,7 @@ def _ending(child: Child) -> str:
 
 def _said(child: Child) -> str:
     words = child.last_words()
-    return f"; its last words: {words[:200]}" if words else ""
+    return f"; its last words: {words[:_SAID]}" if words else ""
 
 
 def _want_room(child: Child) -> None:

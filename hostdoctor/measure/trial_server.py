@@ -33,7 +33,8 @@ def default_ready_url(words: Sequence[str], engine: EngineName) -> str:
     if port is None:
         port = _PORTS.get(engine) if told is None else None
     if not port or port > _MAX_PORT:
-        raise UsageError("--server: no port after --port in its words: --ready-url says what answers when it is ready")
+        why = "no --port among its words" if told is None else f"--port {told[:20]!r} is none"
+        raise UsageError(f"--server: {why}: --ready-url says what answers when it is ready")
     return f"http://127.0.0.1:{port}/health"
 
 
