@@ -38,6 +38,7 @@ from hostdoctor.sources.base import Source
 from hostdoctor.sources.tree import decoded
 
 SIGINT_STATUS = 130
+_CUDA_S = 10.0
 _CLEAR = "\r\x1b[K"  # this line of the terminal
 
 
@@ -343,9 +344,12 @@ def _rates(asked: Asked, *, has_result: bool) -> tuple[float | None, float | Non
 
 
 def _versions(host: Host, launch: Launch) -> dict[str, str]:
+    from hostdoctor.measure.cuda_version import installed_cuda
+
     system = host.system
     told = {
         "nvidia driver": system.nvidia_driver,
+        "cuda driver": installed_cuda(_CUDA_S) if host.nvidia.state == "ok" else None,
         "kernel": system.kernel,
         launch.engine if launch.engine != "generic" else "engine": launch.engine_version,
     }
