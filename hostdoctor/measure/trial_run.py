@@ -24,7 +24,7 @@ from hostdoctor.placement.applying import Step
 from hostdoctor.placement.becoming import bound_argv
 from hostdoctor.sources.base import Source
 from hostdoctor.sources.children import Child
-from hostdoctor.sources.web import answers
+from hostdoctor.sources.readiness import answers
 
 START_S = 60.0  # for a command to be under way: this interpreter starts before it
 READY_POLL_S, READY_ANSWER_S = 0.5, 5.0
