@@ -8,6 +8,7 @@ from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_
 from typing import Any
 
 from hostdoctor.errors import MeasureError
+from hostdoctor.measure.cuda_version import version_words
 
 LIBRARY = "libcuda.so.1"
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
@@ -96,7 +97,7 @@ class Cuda:
         """Return the newest CUDA version that the driver speaks, ``12.8``, None where it tells nonsense."""
         version = c_int()
         self.call("cuDriverGetVersion", ctypes.byref(version))
-        return f"{version.value // 1000}.{version.value % 1000 // 10}" if version.value >= _FIRST_VERSION else None
+        return version_words(version.value) if version.value >= _FIRST_VERSION else None
 
     def device_at(self, bdf: str) -> int:
         """Return the CUDA ordinal of the GPU at a PCI address: CUDA's order is not the driver's, nor PCI's."""
