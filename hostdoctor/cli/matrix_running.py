@@ -1,14 +1,15 @@
 """How ``matrix run`` goes from an experiment to a plan, and through it with its progress."""
 
 import datetime
+import os
 from pathlib import Path
 from typing import Literal
 
 import typer
 
 from hostdoctor.cli.common import FULL_TIMEOUT_S, emit, open_evidence, survey_host, terminal_style
-from hostdoctor.cli.experiments import signal_name
-from hostdoctor.cli.placing import Wish, place, place_on_node, versions_of
+from hostdoctor.cli.comparing import signal_name, want_directory
+from hostdoctor.cli.placing import Wish, place, place_on_node, versions_of, versions_with
 from hostdoctor.errors import HostdoctorError, MeasureError, UsageError
 from hostdoctor.facts import Fact, Host
 from hostdoctor.measure.matrix.commands import metrics_url, ready_url, server_environment, server_words
@@ -29,6 +30,7 @@ from hostdoctor.placement.engine_version import installed_version
 from hostdoctor.placement.engines import recognise
 from hostdoctor.placement.model import Launch
 from hostdoctor.sources.base import Source
+from hostdoctor.sources.tree import decoded
 
 SIGINT_STATUS = 130
 MAX_DISKS = 32
@@ -54,6 +56,7 @@ class Asked(Fact, frozen=True, kw_only=True):
 
 def run_matrix(asked: Asked) -> None:
     """Run a matrix, or say what it would run, or write it as jobs."""
+    want_directory()
     source = open_evidence(None, demo=False, timeout_s=FULL_TIMEOUT_S)
     host = survey_host(source)
     if asked.resume is not None:
@@ -72,11 +75,14 @@ def run_matrix(asked: Asked) -> None:
     if plan.gpu_indices and not asked.force:
         refuse_busy_gpus(host, plan.gpu_indices)
     if asked.resume is None:
-        folder.create(plan, host)
-    elif asked.retry_failed:
-        _say(f"{folder.forget_failed()} failed runs are made again")
-    _say(render_forecast(plan, str(folder.path)))
-    _finish(asked, plan, folder, _made(source, host, plan, folder, asked.budget_s))
+        folder.make()
+    with folder.held():
+        if asked.resume is None:
+            folder.create(plan, host)
+        elif asked.retry_failed:
+            _say(f"{folder.forget_failed()} failed runs are made again")
+        _say(render_forecast(plan, str(folder.path)))
+        _finish(asked, plan, folder, _made(source, host, plan, folder, asked.budget_s))
 
 
 def _made(
@@ -141,6 +147,10 @@ def _resumed(asked: Asked, folder: Folder, host: Host) -> Plan:
     plan = folder.plan()
     if plan.hostname != host.system.hostname:
         raise MeasureError(f"--resume: begun on {plan.hostname}, this is {host.system.hostname}")
+    try:
+        os.chdir(plan.directory or ".")
+    except OSError as error:
+        raise MeasureError(f"--resume: begun in {plan.directory}: {(error.strerror or '').lower()}") from None
     return replace(plan, bisect=plan.bisect or asked.bisect)
 
 
@@ -150,6 +160,7 @@ def _emit_jobs(asked: Asked, plan: Plan, folder: Folder, host: Host) -> None:
     assert asked.emit is not None
     if asked.out is None:
         raise UsageError("--emit writes files: --out DIR")
+    folder.make()
     folder.create(plan, host)
     for name in write_jobs(plan, folder.path, asked.emit, asked.image):
         typer.echo(name)
@@ -176,6 +187,7 @@ def make_plan(asked: Asked, experiment: Experiment, source: Source, host: Host) 
         created=now(),
         hostdoctor=__version__,
         hostname=host.system.hostname,
+        directory=decoded(str(Path.cwd())),
         versions=_versions(experiment, host, first),
         experiment=experiment,
         bisect=asked.bisect,
@@ -223,12 +235,7 @@ def _versions(experiment: Experiment, host: Host, launch: Launch | None) -> dict
         return versions_of(host, launch)
     command = recognise(list(experiment.server.command))
     version = installed_version(command, FULL_TIMEOUT_S)
-    told = {
-        "nvidia driver": host.system.nvidia_driver,
-        "kernel": host.system.kernel,
-        command.engine if command.engine != "generic" else "engine": version.text if version else None,
-    }
-    return {name: value for name, value in told.items() if value}
+    return versions_with(host, command.engine, version.text if version else None)
 
 
 def _disks(experiment: Experiment, host: Host) -> tuple[str, ...]:

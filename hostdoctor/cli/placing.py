@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hostdoctor.placement.versions import Version
 
 _LARGEST_PART = 9999
+_CUDA_S = 10.0
 Policy = Literal["auto", "bind", "preferred", "interleave"]
 
 GpusOption = Annotated[
@@ -117,12 +118,20 @@ def place_on_node(
 
 
 def versions_of(host: Host, launch: Launch) -> dict[str, str]:
-    """Return the versions that a measurement depends on: driver, kernel, engine."""
+    """Return the versions that a measurement depends on: driver, CUDA, kernel, engine."""
+    return versions_with(host, launch.engine, launch.engine_version)
+
+
+def versions_with(host: Host, engine: str, version: str | None) -> dict[str, str]:
+    """Return the same for an engine that is not placed."""
+    from hostdoctor.measure.cuda_version import installed_cuda
+
     system = host.system
     told = {
         "nvidia driver": system.nvidia_driver,
+        "cuda driver": installed_cuda(_CUDA_S) if host.nvidia.state == "ok" else None,
         "kernel": system.kernel,
-        launch.engine if launch.engine != "generic" else "engine": launch.engine_version,
+        engine if engine != "generic" else "engine": version,
     }
     return {name: value for name, value in told.items() if value}
 

@@ -6,18 +6,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from hostdoctor.errors import MeasureError, OutputError, SourceError
-from hostdoctor.measure.trial_files import runs_in
+from hostdoctor.errors import HostdoctorError, MeasureError, OutputError
+from hostdoctor.facts.runs import RunResult
+from hostdoctor.measure.trial_files import read_runs
 from hostdoctor.placement.applying import Step
 from hostdoctor.placement.becoming import bound_argv
 from hostdoctor.sources.children import Child
-from hostdoctor.sources.web import read_url
+from hostdoctor.sources.readiness import answers
 
 START_S = 60.0  # for a command to be under way: this interpreter starts before it
 READY_POLL_S, READY_ANSWER_S = 0.5, 5.0
 TICK_S = 1.0
 _LITTLE_ROOM_BYTES = 1 << 20
+_SAID = 100  # of last words: what follows them must still fit in the line
 
 
 @contextmanager
@@ -57,43 +60,62 @@ def until_end(
         raise MeasureError(f"{name} failed: {ending(child)}")
 
 
-def keep_result(raw: Path, kept: Path, before: int) -> int:
-    """Have the raw result in the run's folder; return which of its runs is this one."""
+class Seen(NamedTuple):
+    """A result file at one time: what changes when it is written, and how many runs it held."""
+
+    stamp: tuple[int, int, int] | None
+    runs: int = 0
+
+
+def seen(path: Path) -> Seen:
+    """Return a result file as it is before a run, which may append to it."""
+    stamp = _stamp(path)
+    try:
+        return Seen(stamp, len(read_runs(path, path.name)) if stamp is not None else 0)
+    except HostdoctorError:
+        return Seen(stamp)
+
+
+def kept_result(raw: Path, kept: Path, before: Seen) -> tuple[RunResult, int]:
+    """Have the raw result in the run's folder; return what it tells of this run, and as which of its runs."""
+    if _stamp(raw) in (None, before.stamp):
+        _want_room_at(kept)
+        raise MeasureError(f"no result: the client wrote no {raw} ({{result}} or --result names it)")
+    try:
+        runs = read_runs(raw, str(raw))
+    except HostdoctorError as error:
+        _want_room_at(kept)
+        raise MeasureError(f"no result: {error}") from None
+    new = len(runs) - before.runs if len(runs) > before.runs else len(runs)  # appended, or written anew
+    if new != 1:
+        raise MeasureError(f"{raw} holds {new} new results: each run needs one")
     try:
         if raw != kept:
             shutil.copyfile(raw, kept)
-    except FileNotFoundError:
-        raise MeasureError(f"no result: the client wrote no {raw} ({{result}} or --result names it)") from None
     except OSError as error:
         raise OutputError(f"{kept}: not written: {(error.strerror or str(error)).lower()}") from error
-    runs = runs_in(kept, kept.name)
-    if not runs:
-        _want_room_at(kept)
-        raise MeasureError(f"no result: {raw} holds no benchmark result with a latency")
-    new = len(runs) - before if len(runs) > before else len(runs)  # appended, or written anew
-    if new != 1:
-        raise MeasureError(f"{raw} holds {new} new results: each run needs one")
-    return len(runs) - 1
+    return runs[-1], len(runs) - 1
 
 
-def wait_ready(server: Child, url: str, timeout_s: float) -> None:
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells one state of a file from another; None where there is no file."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def wait_ready(server: Child, url: str, timeout_s: float, beat: Callable[[], None] = lambda: None) -> None:
     """Wait until a server answers; raise MeasureError where it ends before, or does not in time."""
     deadline = time.monotonic() + timeout_s
-    while not answers(url):
+    while not answers(url, READY_ANSWER_S):
+        beat()
         if server.wait(READY_POLL_S):
             _want_room(server)
             raise MeasureError(f"the server ended before it was ready: {ending(server)}")
         if time.monotonic() > deadline:
             raise MeasureError(f"the server was not ready within {timeout_s:g} s ({url}){said(server)}")
-
-
-def answers(url: str) -> bool:
-    """Tell whether anything answers there."""
-    try:
-        read_url(url, READY_ANSWER_S)
-    except SourceError:
-        return False
-    return True
 
 
 def want_alive(server: Child) -> None:
@@ -118,7 +140,7 @@ def ending(child: Child) -> str:
 def said(child: Child) -> str:
     """Return the last words of a command's output, to be put after what went wrong."""
     words = child.last_words()
-    return f"; its last words: {words[:200]}" if words else ""
+    return f"; its last words: {words[:_SAID]}" if words else ""
 
 
 def now() -> str:

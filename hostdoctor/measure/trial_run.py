@@ -12,16 +12,17 @@ from hostdoctor.facts import Fact, Host
 from hostdoctor.facts.runs import Latency, RunResult
 from hostdoctor.measure.arms import read_arm
 from hostdoctor.measure.serving import (
-    answers,
-    keep_result,
+    READY_ANSWER_S,
+    kept_result,
     now,
     run_seconds,
+    seen,
     started,
     until_end,
     wait_ready,
     want_alive,
 )
-from hostdoctor.measure.trial_files import RESULT, runs_in, write_record
+from hostdoctor.measure.trial_files import RESULT, write_record
 from hostdoctor.measure.trial_model import Arm, Conditions, Place, Plan, Trial, TrialRecord
 from hostdoctor.measure.trial_places import read_place
 from hostdoctor.measure.trial_plan import arm_of, filled, rate_of, seed_of, uses, values_of, workload
@@ -30,6 +31,7 @@ from hostdoctor.parsers.cpulist import parse_cpulist
 from hostdoctor.placement.applying import Step
 from hostdoctor.sources.base import Source
 from hostdoctor.sources.children import Child
+from hostdoctor.sources.readiness import answers
 
 _FIRST_LOOK_S = 1.0
 _BUNCHED_MS = 0.05
@@ -48,8 +50,10 @@ class Looked(Fact, frozen=True, kw_only=True):
 class Runner:
     """Makes runs of one plan on this host."""
 
-    def __init__(self, source: Source, host: Host, plan: Plan) -> None:
+    def __init__(self, source: Source, host: Host, plan: Plan, beat: Callable[[], None]) -> None:
+        """Prepare; ``beat`` is called about once a second while something runs."""
         self._source = source
+        self._beat = beat
         self._host = host
         self._plan = plan
         self._left: list[int] = []
@@ -62,15 +66,14 @@ class Runner:
         asked = rate_of(plan, trial, rate)
         values = values_of(trial, str(folder / RESULT), asked)
         raw = Path(filled((plan.result,), values)[0]) if plan.result is not None else folder / RESULT
-        before = runs_in(raw, raw.name) if plan.result is not None else ()
+        before = seen(raw)
         environment = os.environ | arm.environment | {"HOSTDOCTOR_ARM": trial.role, "HOSTDOCTOR_RUN": str(trial.number)}
         look = self._served if plan.server else self._alone
         looked = look(arm, values, environment, folder)
         has_result = plan.result is not None or uses(workload(plan), "{result}")
-        position = keep_result(raw, folder / RESULT, len(before)) if has_result else 0
         if not has_result:
             write_record(folder / RESULT, _wall(looked.seconds))
-        run = runs_in(folder / RESULT, RESULT)[position]
+        run, position = kept_result(raw, folder / RESULT, before)
         self._want_metric(run)
         notes = [*(_bunched(run) if trial.number == 0 and plan.metric == "itl" else ())]
         notes += [f"{len(self._left)} of its processes would not end"] if self._left else []
@@ -94,13 +97,13 @@ class Runner:
     def _served(self, arm: Arm, values: dict[str, str], environment: Mapping[str, str], folder: Path) -> Looked:
         plan = self._plan
         assert plan.ready_url is not None
-        if answers(plan.ready_url):
+        if answers(plan.ready_url, READY_ANSWER_S):
             raise MeasureError(f"{plan.ready_url} answers already: another server is there")
         at = time.monotonic()
         with started(
             "the server", arm.step, filled(arm.argv, values), environment, folder / "server.log", self._left
         ) as server:
-            wait_ready(server, plan.ready_url, plan.ready_timeout_s)
+            wait_ready(server, plan.ready_url, plan.ready_timeout_s, self._beat)
             ready_s = round(time.monotonic() - at, 3)
             start = self._place(server, arm, "start")
             step = Step(tier="unbound")
@@ -109,7 +112,7 @@ class Runner:
             watch = self._watch(arm)
             words = filled(plan.client, values)
             with started("the client", step, words, environment, folder / "client.log", self._left) as client:
-                until_end(client, "the client", plan.run_timeout_s, watch.tick, server)
+                until_end(client, "the client", plan.run_timeout_s, self._with_beat(watch.tick), server)
                 seconds = run_seconds(client)
                 watch.look(server.processes())
                 conditions = watch.finish()
@@ -136,12 +139,19 @@ class Runner:
                     watch.look(it.processes())
                     _add_look(places, lambda when: self._place(it, arm, when))
 
-            until_end(it, "the command", self._plan.run_timeout_s, tick, None)
+            until_end(it, "the command", self._plan.run_timeout_s, self._with_beat(tick), None)
             conditions = watch.finish()
             seconds = run_seconds(it)
         return Looked(seconds=seconds, places=tuple(places), conditions=conditions)
 
     # --- parts of both ---
+
+    def _with_beat(self, tick: Callable[[], None]) -> Callable[[], None]:
+        def both() -> None:
+            tick()
+            self._beat()
+
+        return both
 
     def _place(self, child: Child, arm: Arm, when: str) -> Place:
         return read_place(self._source, self._host, child.processes(), arm, "start" if when == "start" else "end")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,17 @@ from hostdoctor.facts.runs import RunResult
 from hostdoctor.measure.matrix.grid import Series
 from hostdoctor.measure.matrix.model import MatrixDocument, Plan, RunRecord
 from hostdoctor.measure.matrix.order import Run
-from hostdoctor.measure.trial_files import HOST, PLAN, RECORD, RESULT, fresh_folder, refuse_taken, write_record
+from hostdoctor.measure.trial_files import (
+    HOST,
+    PLAN,
+    RECORD,
+    RESULT,
+    fresh_folder,
+    held,
+    make_folder,
+    refuse_taken,
+    write_record,
+)
 from hostdoctor.parsers.run_results import parse_run_results
 from hostdoctor.sources.texts import read_text_file
 
@@ -26,8 +37,16 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
 
+    def make(self) -> None:
+        """Make the folder, unless it is there."""
+        make_folder(self.path)
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep every other hostdoctor out of the folder meanwhile; raise MeasureError where one is at work in it."""
+        return held(self.path, "matrix run")
+
     def create(self, plan: Plan, host: Host) -> None:
-        """Make the folder with its plan and the map; raise UsageError where something is there already."""
+        """Write the plan and the map; raise UsageError where something is there already."""
         refuse_taken(self.path)
         write_record(self.path / HOST, host)
         write_record(self.path / PLAN, plan)
@@ -38,7 +57,7 @@ class Folder:
             return msgspec.json.decode((self.path / PLAN).read_bytes(), type=Plan)
         except OSError as error:
             raise UsageError(f"{self.path / PLAN}: {(error.strerror or '').lower()}") from None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"{self.path / PLAN}: no matrix of this hostdoctor: {error}") from None
 
     def begin(self, run: Run) -> Path:

@@ -20,6 +20,7 @@ class Plan(Fact, frozen=True, kw_only=True):
     created: str
     hostdoctor: str
     hostname: str | None = None
+    directory: str | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     experiment: Experiment
     bisect: bool = False

@@ -19,7 +19,17 @@ from hostdoctor.measure.matrix.judge import MAX_FAILED_SHARE, Judged, failure, j
 from hostdoctor.measure.matrix.model import Failure, Plan, RunRecord, Signals
 from hostdoctor.measure.matrix.order import Run, next_run, runs_left, seed_of
 from hostdoctor.measure.matrix.signals import Beside
-from hostdoctor.measure.serving import answers, ending, keep_result, now, started, until_end, wait_ready, want_alive
+from hostdoctor.measure.serving import (
+    READY_ANSWER_S,
+    ending,
+    kept_result,
+    now,
+    seen,
+    started,
+    until_end,
+    wait_ready,
+    want_alive,
+)
 from hostdoctor.measure.trial_arms import cpus_of
 from hostdoctor.measure.trial_files import RESULT
 from hostdoctor.measure.trial_model import Place
@@ -28,6 +38,7 @@ from hostdoctor.parsers.cpulist import parse_cpulist
 from hostdoctor.placement.applying import Step
 from hostdoctor.sources.base import Source
 from hostdoctor.sources.children import Child
+from hostdoctor.sources.readiness import answers
 
 LOG_LINES = 12
 BESIDE_S = 2.0  # for the long requests of a mix to be there before the short ones
@@ -212,7 +223,7 @@ class Session:
         experiment, arm = self._plan.experiment, self._plan.arms[self._series.slug]
         self.folder = folder
         url = ready_url(experiment)
-        if answers(url):
+        if answers(url, READY_ANSWER_S):
             raise AddressTakenError(f"{url} answers already: another server is there")
         at = time.monotonic()
         environment = os.environ | arm.environment | {"HOSTDOCTOR_VARIANT": self._series.variant}
@@ -232,6 +243,7 @@ class Session:
         if self._plan.client_cpus is not None:
             step = Step(tier="cpus-only", cpus=self._plan.client_cpus)
         environment = os.environ | experiment.client.environment
+        before = seen(folder / RESULT)
         with ExitStack() as stack:
             long = None
             if words.beside:
@@ -252,8 +264,7 @@ class Session:
             if long is not None and long.wait(0.0):
                 raise MeasureError(f"the long client ended before the short one: {ending(long)}")
         want_alive(server)
-        keep_result(folder / RESULT, folder / RESULT, 0)
-        return signals, _result(folder / RESULT)
+        return signals, kept_result(folder / RESULT, folder / RESULT, before)[0]
 
     def last_lines(self) -> tuple[str, ...]:
         """Return the last lines of its output."""
@@ -275,12 +286,6 @@ class Session:
             disks=plan.disks,
             metrics_url=metrics_url(plan.experiment),
         )
-
-
-def _result(path: Path) -> RunResult:
-    from hostdoctor.measure.trial_files import runs_in
-
-    return runs_in(path, path.name)[-1]
 
 
 def _with_errors(record: RunRecord, result: RunResult) -> RunRecord:

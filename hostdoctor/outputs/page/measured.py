@@ -17,7 +17,7 @@ from hostdoctor.outputs.page.documents import (
     Nvme,
 )
 from hostdoctor.outputs.page.drives import of_reads, of_watch
-from hostdoctor.outputs.page.figures import figure, made, plain
+from hostdoctor.outputs.page.figures import early, figure, made, plain
 from hostdoctor.outputs.page.matrix import of_matrix
 from hostdoctor.outputs.page.model import Figure, Measurement, Table
 
@@ -74,7 +74,7 @@ def _memory(told: Memory, name: str) -> Measurement:
         title=f"Memory of each node from the CPUs of each node ({name})",
         made=f"{made(told.circumstances)}; {method}",
         tables=tuple(tables),
-        notes=(*told.notes, *skipped),
+        notes=(*early(told.stopped), *told.notes, *skipped),
     )
 
 
