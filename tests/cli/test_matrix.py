@@ -334,6 +334,19 @@ def test_appended_lines_are_several_cells(tmp_path: Path) -> None:
     assert len(boundary(str(tmp_path / "all.jsonl"))["cells"]) == 6
 
 
+def test_the_document_is_kept_and_the_report_shows_it(tmp_path: Path) -> None:
+    folder, kept = wrote(tmp_path / "r", **grid("a", 32768, variant="A")), tmp_path / "matrix.json"
+    assert hostdoctor("matrix", "boundary", str(folder), *SLO, "-o", str(kept)).status == 0
+    assert hostdoctor("matrix", "boundary", str(folder), *SLO, "-o", str(kept)).status == 64  # it is there already
+    ran = hostdoctor("report", "--demo", "--measured", str(kept), "-o", str(tmp_path / "page.html"))
+    assert ran.status == 0, ran.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Offload variants × context × concurrency (matrix.json)" in page
+    assert "A: which cells hold the SLO" in page
+    told = hostdoctor("report", "--demo", "--measured", str(kept), "--format", "markdown").out
+    assert "### Offload matrix\n\n#### Offload variants" in told
+
+
 def test_without_a_limit_and_a_rate_all_requests_are_there_at_once(tmp_path: Path) -> None:
     (cell,) = boundary(str(wrote(tmp_path / "r", all=plain(2048, 4, 450.0, 20.0) | {"max_concurrency": None})))["cells"]
     assert (cell["cell"]["context"], cell["cell"]["concurrency"]) == (2048, 400)
