@@ -1,7 +1,7 @@
 """The files that ``report`` is given: measured documents, a plan, reports to compare."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostdoctor.cli.common import open_evidence, survey_host, timeout_of
 from hostdoctor.diagnosis import Ask, Report
@@ -30,12 +30,40 @@ def _read(option: str, path: Path) -> bytes:
     return data
 
 
-def measured_in(path: Path) -> "list[Measurement]":
-    """Return what a measured document is shown as; raise UsageError or SourceError where it is none."""
-    from hostdoctor.outputs.page.documents import read_document
-    from hostdoctor.outputs.page.measured import measurements
+class MeasuredFile(NamedTuple):
+    """A measured document: what it is shown as, where it was made, and its text where it tells of links too."""
 
-    return measurements(read_document(_read("--measured", path), str(path)), path.name)
+    name: str
+    shown: "list[Measurement]"
+    hostname: str | None
+    links_text: str | None
+
+
+def measured_file(path: Path) -> MeasuredFile:
+    """Return a measured document; raise UsageError or SourceError where it is none."""
+    from hostdoctor.outputs.page.documents import Copies, read_document
+    from hostdoctor.outputs.page.measured import hostname_of, measurements
+
+    data = _read("--measured", path)
+    document = read_document(data, str(path))
+    text = data.decode("utf-8", "replace") if isinstance(document, Copies) else None
+    return MeasuredFile(str(path), measurements(document, path.name), hostname_of(document), text)
+
+
+def with_measured(host: Host, files: "list[MeasuredFile]") -> Host:
+    """Return the host with what the documents tell of its links; raise UsageError for those of another host."""
+    here = host.system.hostname
+    for file in files:
+        if file.hostname and here and file.hostname != here:
+            raise UsageError(f"--measured {file.name}: taken on another host ({file.hostname[:60]})")
+    texts = [(file.name, file.links_text) for file in files if file.links_text is not None]
+    if not texts:
+        return host
+    import msgspec
+
+    from hostdoctor.survey.measured import read_measured
+
+    return msgspec.structs.replace(host, measured=read_measured(host, texts))
 
 
 def plan_in(path: Path) -> "Plan":

@@ -1,7 +1,7 @@
 """A headless Chromium, the system's; without it these tests are skipped and say so."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +28,14 @@ def browser() -> "Iterator[Browser]":
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every page, written once."""
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Where a page is; it is made when it is first asked for."""
     folder = tmp_path_factory.mktemp("pages")
-    for name, made in PAGES.items():
-        (folder / f"{name}.html").write_text(made(), encoding="utf-8")
-    return folder
+
+    def path_of(name: str) -> Path:
+        path = folder / f"{name}.html"
+        if not path.exists():
+            path.write_text(PAGES[name](), encoding="utf-8")
+        return path
+
+    return path_of

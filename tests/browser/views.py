@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from hostdoctor.diagnosis import Report
 from hostdoctor.diagnosis.changes import compare_reports
 from hostdoctor.facts import Host
@@ -14,7 +16,7 @@ from hostdoctor.outputs.topo_svg import render_topo_svg
 from tests.hosts.test_verdicts import report_on
 from tests.outputs.pages import ABOUT, DOCUMENTS, judged, page_of, shown
 from tests.outputs.pictures import crowded, ten_on_one_node, unknown
-from tests.support.poison import HOSTILE, poisoned
+from tests.support.poison import poisoned
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -30,7 +32,10 @@ def _alone(host: Host) -> str:
 
 
 def _changes() -> str:
-    return render_changes(compare_reports(report_on("dgx-h100"), report_on("demo")), ("old", "new"), ABOUT)
+    old = report_on("demo")
+    system = msgspec.structs.replace(old.host.system, hostname="demo2", kernel="6.8.0-60-generic")
+    new = judged(msgspec.structs.replace(old.host, system=system, gpus=old.host.gpus[:-1], nvme=old.host.nvme[1:]))
+    return render_changes(compare_reports(old, new), ("old", "new"), ABOUT)
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -45,7 +50,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "sixteen": lambda: _page(judged(crowded(16, 10, 64))),
     "changes": _changes,
     "long": lambda: _page(poisoned(report_on("demo"), "long" * 300), measured=True),
-    "bidi": lambda: _page(poisoned(report_on("demo"), HOSTILE[6])),
     "wide": lambda: _page(poisoned(report_on("demo"), "漢字😀")),
     "map": lambda: _alone(report_on("demo").host),
 }

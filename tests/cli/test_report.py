@@ -15,7 +15,7 @@ from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import MemoryTree
 from hostdoctor.survey import survey
 from tests.cli.support import Ran, hostdoctor
-from tests.outputs.pages import DOCUMENTS, Dom, page_of
+from tests.outputs.pages import DOCUMENTS, Dom, copies, experiment, page_of, watched
 from tests.outputs.test_page import assert_inert
 from tests.support.hostbuilder import build_files, rooted_files
 from tests.support.hostbuilder.big import big_description
@@ -215,3 +215,41 @@ def test_a_very_large_host_stays_below_a_megabyte() -> None:
     page = render_page(page_of(diagnose(host, Ask(), load_rules())))
     assert len(page.encode()) < 1_000_000
     assert "GPU15" in page
+
+
+def test_a_document_of_another_host_is_refused(tmp_path: Path) -> None:
+    for made in (watched, experiment):
+        document = made()
+        told = document["plan"] if "plan" in document else document["circumstances"]
+        told["hostname"] = "elsewhere"
+        (tmp_path / "f.json").write_text(json.dumps(document), encoding="utf-8")
+        ran = hostdoctor("report", "--demo", "--measured", str(tmp_path / "f.json"))
+        assert ran.status == 64
+        assert "another host (elsewhere)" in ran.err
+
+
+def test_links_under_load_are_judged_as_check_judges_them(tmp_path: Path) -> None:
+    document = copies()
+    reading = {"bdf": "0000:1b:00.0", "widths_lanes": {"8": 20}, "speeds_gts": {"32": 20}, "readings": 20}
+    document["links"] = [{**reading, "max_width_lanes": 16, "max_speed_gts": 32.0}]
+    (tmp_path / "f.json").write_text(json.dumps(document), encoding="utf-8")
+    told = json.loads(hostdoctor("check", "--demo", "--format", "json", "--measured", str(tmp_path / "f.json")).out)
+    plain = json.loads(hostdoctor("check", "--demo", "--format", "json").out)
+    said = [{f["message"] for result in one["results"] for f in result["findings"]} for one in (told, plain)]
+    added = said[0] - said[1]
+    assert added
+    assert all(message in Dom(report("--demo", "--measured", str(tmp_path / "f.json")).out).text for message in added)
+
+
+def test_what_the_site_accepts_is_what_check_accepts(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[[accept]]\nid = "HD201"\nreason = "known"\nuntil = 2099-01-01\n', encoding="utf-8")
+    assert "Accepted by this site" in report("--demo", "--config", str(config)).out
+    config.write_text('[[accept]]\nid = "HD999"\nreason = "known"\nuntil = 2099-01-01\n', encoding="utf-8")
+    ran = hostdoctor("report", "--demo", "--config", str(config))
+    assert ran.status == 64
+    assert "HD999" in ran.err
+
+
+def test_an_empty_list_of_gpus_is_a_mistake() -> None:
+    assert hostdoctor("report", "--demo", "--gpus", "").status == 64

@@ -87,7 +87,7 @@ def copies() -> dict[str, Any]:
     return {
         "kind": "measure-copy",
         "circumstances": {"at": "2026-11-29T12:00:00+00:00", "hostname": "demo"},
-        "gpu": {"index": 0, "near_node": 0, "far_node": 1},
+        "gpu": {"index": 0, "bdf": "0000:1b:00.0", "near_node": 0, "far_node": 1},
         "results": [
             {
                 "setting": setting,
@@ -108,6 +108,15 @@ def drive_reads() -> dict[str, Any]:
     return {
         "kind": "measure-nvme",
         "circumstances": {"at": "2026-11-29T12:00:00+00:00"},
+        "comparisons": [
+            {
+                "cpu_node": 1,
+                "block_bytes": 16384,
+                "queue_depth": 8,
+                "statistic": "p50",
+                "result": {"pairs": 10, "pairs_needed": 6, "verdict": "no-measurable-difference", "ratio": 1.0625},
+            }
+        ],
         "drive": "nvme0",
         "drive_node": 0,
         "runs": [
@@ -121,15 +130,27 @@ def drive_reads() -> dict[str, Any]:
 def memory_matrix() -> dict[str, Any]:
     """Return a document of ``measure memory``."""
     latency = {"batches": 40, "loads_per_batch": 100, "p50_of_batch_means_ns": 96.5, "p99_of_batch_means_ns": 130.0}
-    rate = {"p50_gbytes_per_s": 201.5, "visits_gbytes_per_s": [201.5]}
+    rate = {"p50_gbytes_per_s": 201.5, "visits_gbytes_per_s": [201.5, 202.5]}
+    far_rate = {"p50_gbytes_per_s": 120.25, "visits_gbytes_per_s": [120.25, 121.75]}
+    result = {"pairs": 8, "pairs_needed": 6, "ratio": 1.671875, "ratio_ci": [1.625, 1.71875], "p_value": 0.0078125}
+    cells = {"cpu_node": 0, "memory_node": 1}
     return {
         "kind": "measure-memory",
         "circumstances": {"at": "2026-11-29T12:00:00+00:00"},
         "method": "native",
         "cells": [
             {"cpu_node": 0, "memory_node": 0, "latency": latency, "read": rate},
-            {"cpu_node": 0, "memory_node": 1, "skipped": "node 1 is full"},
+            {"cpu_node": 0, "memory_node": 1, "read": far_rate},
             {"cpu_node": 1, "memory_node": 0, "latency_difference": {"p50_ns": 41.25, "batches": 40}},
+            {"cpu_node": 1, "memory_node": 1, "skipped": "node 1 is full"},
+        ],
+        "comparisons": [
+            {
+                **cells,
+                "statistic": "latency",
+                "result": {"pairs": 2, "verdict": "insufficient", "reason": "2 of 6 pairs"},
+            },
+            {**cells, "statistic": "read", "result": {**result, "verdict": "near-faster"}},
         ],
     }
 
@@ -145,7 +166,26 @@ def watched() -> dict[str, Any]:
     }
 
 
-DOCUMENTS = (comparison, copies, drive_reads, memory_matrix, watched)
+def experiment() -> dict[str, Any]:
+    """Return a document of ``compare`` that ran the workload itself: near against today's launch, and the control."""
+    tail = {"near": [[100.5, 1.0], [150.5, 0.125], [301.5, 0.0078125]], "far": [[110.5, 1.0], [402.5, 0.0078125]]}
+    today = {**comparison(arms=["near", "current"]), "tails": {"ttft": tail}}
+    plan = {"hostname": "demo", "created": "2026-11-29T11:00:00+00:00", "hostdoctor": "0"}
+    placed = {"near": "CPUs and memory of node 0", "far": "CPUs and memory of node 1", "current": "as launched"}
+    return comparison(
+        kind="experiment",
+        production=today,
+        complete=False,
+        plan=plan,
+        placement=placed,
+        rate_per_s=4.0,
+        versions={"kernel": "6.8.0", "nvidia driver": "580.65.06"},
+        warnings=["pair 4 of near and far discarded: stolen time 0.0 % and 30.0 %"],
+        tails={"ttft": tail},
+    )
+
+
+DOCUMENTS = (comparison, experiment, copies, drive_reads, memory_matrix, watched)
 
 
 def shown(document: dict[str, Any], name: str = "results.json") -> list[Measurement]:
