@@ -230,8 +230,8 @@ def test_a_document_of_another_host_is_refused(tmp_path: Path) -> None:
 
 def test_links_under_load_are_judged_as_check_judges_them(tmp_path: Path) -> None:
     document = copies()
-    reading = {"bdf": "0000:1b:00.0", "widths_lanes": {"8": 20}, "speeds_gts": {"32": 20}, "readings": 20}
-    document["links"] = [{**reading, "max_width_lanes": 16, "max_speed_gts": 32.0}]
+    slow = {"widths_lanes": {"16": 20}, "speeds_gts": {"8.0": 20}, "readings": 20}
+    document["links"] = [{"bdf": bdf, **slow} for bdf in ("0000:19:00.0", "0000:17:01.0")]
     (tmp_path / "f.json").write_text(json.dumps(document), encoding="utf-8")
     told = json.loads(hostdoctor("check", "--demo", "--format", "json", "--measured", str(tmp_path / "f.json")).out)
     plain = json.loads(hostdoctor("check", "--demo", "--format", "json").out)

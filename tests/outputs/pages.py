@@ -87,7 +87,7 @@ def copies() -> dict[str, Any]:
     return {
         "kind": "measure-copy",
         "circumstances": {"at": "2026-11-29T12:00:00+00:00", "hostname": "demo"},
-        "gpu": {"index": 0, "bdf": "0000:1b:00.0", "near_node": 0, "far_node": 1},
+        "gpu": {"index": 0, "bdf": "0000:19:00.0", "near_node": 0, "far_node": 1},
         "results": [
             {
                 "setting": setting,

@@ -1,6 +1,6 @@
 """A comparison of near and far (``hostdoctor compare``) as it is shown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hostdoctor.measure.verdicts import share
 from hostdoctor.outputs.page.against import TONES, band, words_of
@@ -107,15 +107,15 @@ def _charts(told: Comparison, runs: Runs) -> Iterator[Chart]:
         what = "all samples of each arm" if tail.near and tail.far else "p50 and p99 of each arm"
         if counts is not None and (drawn := tail_chart(name, "ms", series)):
             yield Chart(svg=drawn, caption=f"{name}: {what}, {_samples(counts)}.")
-        pairs = {quantile: _pairs(runs, metric, quantile, row) for quantile, row in rows.items()}
-        if any(pairs.values()):
-            many = max((row.pairs or len(row.pair_ratios) for row in rows.values()), default=0) or len(runs.near)
-            said = f"{plural(many, 'pair')} of runs, each dot one; the band is the 95 % interval of the mean ratio"
-            yield Chart(svg="".join(pairs.values()), caption=f"{name}, {' and '.join(pairs)}: {said}.")
-
-
-def _pairs(runs: Runs, metric: str, quantile: str, row: Row) -> str:
-    return pair_chart(quantile, row.pair_ratios or _ratios(runs, metric, quantile), band(row.ratio_ci))
+        ratios = {quantile: row.pair_ratios or _ratios(runs, metric, quantile) for quantile, row in rows.items()}
+        dots = [pair_chart(quantile, ratios[quantile], band(row.ratio_ci), told.arms) for quantile, row in rows.items()]
+        if any(dots):
+            said = f"{plural(max(map(len, ratios.values())), 'pair')} of runs, each dot one"
+            quantiles = " and ".join(quantile for quantile, told_ratios in ratios.items() if told_ratios)
+            yield Chart(
+                svg="".join(dots),
+                caption=f"{name}, {quantiles}: {said}; the band is the 95 % interval of the mean ratio.",
+            )
 
 
 def _points(rows: dict[str, Row], side: str) -> Iterator[tuple[float, float]]:
@@ -125,7 +125,7 @@ def _points(rows: dict[str, Row], side: str) -> Iterator[tuple[float, float]]:
             yield value, _SHARES[quantile]
 
 
-def _ratios(runs: Runs, metric: str, quantile: str) -> list[float]:
+def _ratios(runs: Runs, metric: str, quantile: str) -> Sequence[float]:
     found = []
     for near, far in zip(runs.near, runs.far, strict=False):
         one, other = (
