@@ -1,6 +1,8 @@
 """``hostdoctor report``."""
 
+import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -253,3 +255,34 @@ def test_what_the_site_accepts_is_what_check_accepts(tmp_path: Path) -> None:
 
 def test_an_empty_list_of_gpus_is_a_mistake() -> None:
     assert hostdoctor("report", "--demo", "--gpus", "").status == 64
+
+
+def test_files_of_another_schema_version_are_refused(tmp_path: Path) -> None:
+    told = json.loads(hostdoctor("topo", "--demo", "--format", "json").out)
+    for document in (watched(), experiment(), told):
+        (tmp_path / "f.json").write_text(json.dumps({**document, "schema_version": "2"}), encoding="utf-8")
+        name = str(tmp_path / "f.json")
+        ran = hostdoctor("report", *(("--compare", name, name) if document is told else ("--demo", "--measured", name)))
+        assert ran.status == 3
+        assert "schema version 2" in ran.err
+
+
+def test_a_document_may_come_in_another_encoding_or_by_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps(watched())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    (tmp_path / "f.json").write_bytes(text.encode("utf-16"))
+    assert "Drives and caches at work" in report("--demo", "--measured", str(tmp_path / "f.json")).out
+    assert "Drives and caches at work" in report("--demo", "--measured", "-").out
+
+
+def test_a_pipe_that_nobody_writes_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert hostdoctor("report", "--demo", "--measured", str(tmp_path / "pipe")).status == 3
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_link_is_not_written_through(tmp_path: Path, force: tuple[str, ...]) -> None:
+    (tmp_path / "kept").write_text("kept", encoding="utf-8")
+    (tmp_path / "link.html").symlink_to("kept")
+    assert hostdoctor("report", "--demo", "-o", str(tmp_path / "link.html"), *force).status == 64
+    assert (tmp_path / "kept").read_text(encoding="utf-8") == "kept"

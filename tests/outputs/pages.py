@@ -5,6 +5,14 @@ from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
+from hostdoctor.budget.document import BudgetDocument
+from hostdoctor.budget.pinned import NodeBudget
+from hostdoctor.budget.plan import Ask as PlanAsk
+from hostdoctor.budget.plan import make_plan
+from hostdoctor.budget.request_log import Tokens
+from hostdoctor.budget.traffic import Load
+from hostdoctor.budget.whole import Request, whole_budget
+from hostdoctor.cli.common import open_evidence
 from hostdoctor.diagnosis import Ask, Report
 from hostdoctor.diagnosis.registry import load_rules
 from hostdoctor.diagnosis.runner import diagnose
@@ -12,6 +20,7 @@ from hostdoctor.facts import Host
 from hostdoctor.outputs.page.documents import read_document
 from hostdoctor.outputs.page.measured import measurements
 from hostdoctor.outputs.page.model import About, Measurement, Page, Wrapper
+from hostdoctor.survey import survey
 
 ABOUT = About(made_at="2026-11-29T12:00:00+00:00", versions={"hostdoctor": "0"}, commands=("hostdoctor report",))
 VOID = {"meta", "link", "img", "br", "hr", "input", "base"}
@@ -183,6 +192,22 @@ def experiment() -> dict[str, Any]:
         warnings=["pair 4 of near and far discarded: stolen time 0.0 % and 30.0 %"],
         tails={"ttft": tail},
     )
+
+
+@cache
+def budgeted() -> tuple[BudgetDocument, tuple[NodeBudget, ...]]:
+    """Return the demo's budget with offloaded weights and KV cache."""
+    source = open_evidence(None, demo=True, timeout_s=5)
+    told, made = whole_budget(source, survey(source), Request(cpu_offload_gib=10.0, kv_offload_gib=64.0))
+    return told, made.nodes
+
+
+@cache
+def planned() -> dict[str, Any]:
+    """Return what a page has beside the host: the demo's budget, and a plan."""
+    load = Load(input_tokens=Tokens(mean=2000, p95=4000, p99=8000), output_tokens=Tokens(mean=300), rps=2.0)
+    ask = PlanAsk(gpu="h100-80", gpu_bytes=80 << 30, batched_tokens=8192, kv_bytes_per_token=131072, load=load)
+    return {"budget": budgeted()[0], "plan": make_plan(ask)}
 
 
 DOCUMENTS = (comparison, experiment, copies, drive_reads, memory_matrix, watched)

@@ -16,7 +16,18 @@ from hostdoctor.outputs.page.html import render_page
 from hostdoctor.outputs.page.markdown import render_page_markdown
 from hostdoctor.outputs.page.prose import blocks
 from tests.hosts.test_verdicts import report_on
-from tests.outputs.pages import DOCUMENTS, Dom, comparison, copies, drive_reads, judged, page_of, shown
+from tests.outputs.pages import (
+    DOCUMENTS,
+    Dom,
+    budgeted,
+    comparison,
+    copies,
+    drive_reads,
+    judged,
+    page_of,
+    planned,
+    shown,
+)
 from tests.outputs.pictures import ten_on_one_node, unknown
 from tests.support.poison import HOSTILE, poisoned
 
@@ -56,6 +67,9 @@ def test_hostile_text_in_every_field_comes_out_inert(name: str, text: str) -> No
         documentation=dict.fromkeys(whole.documentation, f"{text}\n\n## {text}\n\n- {text}\n  `{text}`"),
         about=poisoned(whole.about, text),
         measurements=tuple(_poisoned_but_drawings(one, text) for one in whole.measurements),
+        **{name: poisoned(record, text) for name, record in planned().items()},
+        node_budgets=tuple(poisoned(node, text) for node in budgeted()[1]),
+        budget_reason=text,
     )
     whole = msgspec.structs.replace(whole, about=msgspec.structs.replace(whole.about, versions={"hostdoctor": text}))
     page = render_page(whole)
@@ -260,3 +274,31 @@ def test_an_endless_document_is_cut_and_says_so() -> None:
     assert any("more verdicts are in the document" in note for note in told[0].notes)
     assert any("the first 100 of 4000 rows" in note for note in told[1].notes)
     assert len(render_page(page_of(report_on("demo"), measurements=told))) < 1_000_000
+
+
+def test_a_page_is_mailed_whatever_is_to_be_said() -> None:
+    """Many long documents, findings and texts: all is said more briefly, and what is left out is counted."""
+    reads, noise = drive_reads(), "noise " * 400
+    bins = {str(80_000 + i * 977): 1000 - i for i in range(900)}
+    reads["runs"][0]["raw"] = {"jobs": [{"read": {"clat_ns": {"bins": bins}}}]}
+    reads["runs"] = [{**run, "queue_depth": depth} for depth in range(30) for run in reads["runs"]]
+    reads["notes"] = [noise] * 90
+    told = [*shown(reads)] * 30
+    report = report_on("demo")
+    finding = next(result for result in report.results if result.findings).findings[0]
+    loud = msgspec.structs.replace(finding, effect=noise, evidence=finding.evidence * 30)
+    results = tuple(msgspec.structs.replace(r, findings=(loud,) * 1000) if r.findings else r for r in report.results)
+    page = render_page(page_of(msgspec.structs.replace(report, results=results), measurements=tuple(told)))
+    assert len(page.encode()) < 1_000_000
+    text = Dom(page).text
+    assert "2880 more findings are left out here" in text
+    assert "more charts are in the document" in text
+
+
+def test_more_devices_than_a_picture_can_show_are_told_as_text() -> None:
+    host = report_on("demo").host
+    drives = tuple(msgspec.structs.replace(host.nvme[0], name=f"nvme{i}") for i in range(3000))
+    page = render_page(page_of(judged(msgspec.structs.replace(host, nvme=drives))))
+    assert len(page.encode()) < 1_000_000
+    assert "More devices than a picture here can show" in page
+    assert "2872 more are left out" in page

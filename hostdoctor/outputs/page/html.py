@@ -6,6 +6,7 @@ passes as markup. The page's policy lets nothing be fetched and no script run bu
 
 import base64
 import hashlib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,16 +51,24 @@ SIZES = (
 
 def render_page(page: Page) -> str:
     """Return the whole page, below a megabyte: where there is too much to say, all of it is said more briefly."""
+
+    def content(size: Size) -> dict[str, Any]:
+        shown = tuple(cut(told, size.room) for told in page.measurements[:MOST_DOCUMENTS])
+        return content_of(structs.replace(page, measurements=shown))
+
+    return _short_enough("report.html.j2", content)
+
+
+def _short_enough(name: str, content: Callable[[Size], dict[str, Any]]) -> str:
     text = ""
     for size in SIZES:
-        shown = tuple(cut(told, size.room) for told in page.measurements[:MOST_DOCUMENTS])
-        text = _render("report.html.j2", content_of(structs.replace(page, measurements=shown)), size)
+        text = _render(name, content(size), size)
         if len(text.encode("utf-8", "replace")) < MOST_BYTES:
             break
     return text
 
 
-def _render(name: str, context: dict[str, Any], size: Size = SIZES[0]) -> str:
+def _render(name: str, context: dict[str, Any], size: Size) -> str:
     made = environment(size)
     script = _source(made, "report/copy.js")
     style = _styles() + _source(made, "report/style.css")
@@ -68,7 +77,7 @@ def _render(name: str, context: dict[str, Any], size: Size = SIZES[0]) -> str:
 
 def render_changes_page(context: dict[str, Any]) -> str:
     """Return the page of what changed between two looks at a host."""
-    return _render("changes.html.j2", context)
+    return _short_enough("changes.html.j2", lambda _: context)
 
 
 def environment(size: Size = SIZES[0]) -> "Environment":
