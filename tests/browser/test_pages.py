@@ -54,7 +54,7 @@ CONTRAST = """
   };
   const paper = getComputedStyle(document.body).backgroundColor;
   const worst = [];
-  document.querySelectorAll("svg.hd-map").forEach((svg) => {
+  document.querySelectorAll("svg.hd-map, svg.hd-chart").forEach((svg) => {
     const rects = Array.from(svg.querySelectorAll("rect"));
     svg.querySelectorAll("text").forEach((text) => {
       const t = text.getBBox();
@@ -154,7 +154,7 @@ def test_axe_finds_nothing_serious_in_either_scheme(visit: Visit) -> None:
     assert visit.serious == []
 
 
-def test_the_text_of_the_map_has_contrast(visit: Visit) -> None:
+def test_the_text_of_drawings_has_contrast(visit: Visit) -> None:
     assert visit.faint == {"light": [], "dark": []}
 
 

@@ -1,5 +1,7 @@
 """The pages that are looked at, and how one is opened: nothing may be asked for or complained about on the way."""
 
+import importlib.util
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +40,7 @@ def _changes() -> str:
     return render_changes(compare_reports(old, new), ("old", "new"), ABOUT)
 
 
+NAMES = ("chromium", "chromium-browser", "google-chrome")
 PAGES: dict[str, Callable[[], str]] = {
     "demo": lambda: _page(report_on("demo"), measured=True),
     "gb200": lambda: _page(report_on("gb200-tray")),
@@ -53,6 +56,25 @@ PAGES: dict[str, Callable[[], str]] = {
     "wide": lambda: _page(poisoned(report_on("demo"), "漢字😀")),
     "map": lambda: _alone(report_on("demo").host),
 }
+
+
+def lacking() -> str | None:
+    """Return what a browser needs that is not installed."""
+    if importlib.util.find_spec("playwright") is None:
+        return "playwright is not installed"
+    return None if any(map(shutil.which, NAMES)) else "no Chromium is installed"
+
+
+@contextmanager
+def chromium() -> "Iterator[Browser]":
+    """Give the system's Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    path = next(filter(None, map(shutil.which, NAMES)))
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
 
 
 @contextmanager
