@@ -232,7 +232,7 @@ def test_a_document_of_another_host_is_refused(tmp_path: Path) -> None:
 
 def test_links_under_load_are_judged_as_check_judges_them(tmp_path: Path) -> None:
     document = copies()
-    slow = {"widths_lanes": {"16": 20}, "speeds_gts": {"8.0": 20}, "readings": 20}
+    slow = {"widths_lanes": {"16": 20}, "speeds_gts": {"8": 20}, "readings": 20}
     document["links"] = [{"bdf": bdf, **slow} for bdf in ("0000:19:00.0", "0000:17:01.0")]
     (tmp_path / "f.json").write_text(json.dumps(document), encoding="utf-8")
     told = json.loads(hostdoctor("check", "--demo", "--format", "json", "--measured", str(tmp_path / "f.json")).out)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from tests.outputs.pages import (
     copies,
     drive_reads,
     judged,
+    memory_matrix,
     page_of,
     planned,
     shown,
@@ -302,3 +304,9 @@ def test_more_devices_than_a_picture_can_show_are_told_as_text() -> None:
     assert len(page.encode()) < 1_000_000
     assert "More devices than a picture here can show" in page
     assert "2872 more are left out" in page
+
+
+@pytest.mark.parametrize("made", [memory_matrix, drive_reads, copies])
+def test_what_ended_a_measurement_early_is_said(made: Callable[[], dict[str, Any]]) -> None:
+    assert "Ended early: the drive is gone" in shown(made() | {"stopped": "the drive is gone"})[0].notes
+    assert not any("Ended early" in note for note in shown(made())[0].notes)

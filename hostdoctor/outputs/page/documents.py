@@ -290,6 +290,7 @@ class Nvme(Fact, frozen=True, kw_only=True, tag_field="kind", tag="measure-nvme"
     fio: str | None = None
     runs: tuple[NvmeRun, ...] = ()
     comparisons: tuple[NvmeComparison, ...] = ()
+    stopped: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -345,6 +346,7 @@ class Memory(Fact, frozen=True, kw_only=True, tag_field="kind", tag="measure-mem
     method: str
     cells: tuple[MemoryCell, ...] = ()
     comparisons: tuple[MemoryComparison, ...] = ()
+    stopped: str | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -7,7 +7,7 @@ import msgspec
 from hostdoctor.outputs.page.against import band, summed, verdict_of
 from hostdoctor.outputs.page.charts import Series, pair_chart, tail_chart
 from hostdoctor.outputs.page.documents import DiskMeans, Nvme, NvmeComparison, NvmeRun, Watch
-from hostdoctor.outputs.page.figures import block, figure, made, node_id, number, plain
+from hostdoctor.outputs.page.figures import block, early, figure, made, node_id, number, plain
 from hostdoctor.outputs.page.model import Chart, Figure, Measurement, Table, Verdict
 from hostdoctor.outputs.words import plural
 
@@ -32,6 +32,7 @@ def of_reads(told: Nvme, name: str) -> Measurement:
         tables=tuple(_nvme_table(size, depth, runs) for (size, depth), runs in groups.items()),
         charts=tuple(charts),
         notes=(
+            *early(told.stopped),
             *told.notes,
             *(f"not measured from node {run.cpu_node}: {run.failed}" for run in told.runs if run.failed),
         ),

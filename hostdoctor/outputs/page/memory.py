@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hostdoctor.outputs.page.against import band, summed, verdict_of
 from hostdoctor.outputs.page.charts import pair_chart
 from hostdoctor.outputs.page.documents import Bandwidth, Memory, MemoryCell, MemoryComparison
-from hostdoctor.outputs.page.figures import figure, made, plain
+from hostdoctor.outputs.page.figures import early, figure, made, plain
 from hostdoctor.outputs.page.model import Chart, Figure, Measurement, Table, Verdict
 from hostdoctor.outputs.words import plural
 
@@ -32,7 +32,7 @@ def of_memory(told: Memory, name: str) -> Measurement:
         verdicts=verdicts,
         tables=tuple(tables),
         charts=tuple(chart for one in told.comparisons if (chart := _pairs(one, told)) is not None),
-        notes=(*told.notes, *skipped),
+        notes=(*early(told.stopped), *told.notes, *skipped),
     )
 
 
