@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 # One boot, one set of doubles, one build serves all tests of a folder: they stay on one worker. So do those of a file,
 # for what its fixtures cost; these cost nothing.
-TOGETHER = ("lab", "live", "packaging", "browser")
+TOGETHER = ("lab", "live", "packaging")
 SPREAD = ("corpus", "parsers")
 
 

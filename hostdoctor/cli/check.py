@@ -1,12 +1,12 @@
 """``hostdoctor check``: the preflight."""
 
-import datetime
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from hostdoctor.cli.accepting import ConfigOption, accepted
 from hostdoctor.cli.common import (
     ChecksDirOption,
     DemoOption,
@@ -30,10 +30,6 @@ from hostdoctor.diagnosis import Ask, MemoryPlan, Report, in_scope
 from hostdoctor.errors import UsageError
 from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
-
-if TYPE_CHECKING:
-    from hostdoctor.diagnosis.accept import Accept
-    from hostdoctor.diagnosis.api import Rule
 
 app = typer.Typer(add_completion=False)
 
@@ -83,15 +79,13 @@ def check(
         list[str] | None,
         typer.Option("--measured", metavar="FILE", help="What hostdoctor measure copy wrote: links under load."),
     ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Instead of /etc/hostdoctor/config.toml.")] = None,
+    config: ConfigOption = None,
     checks_dir: ChecksDirOption = None,
     timeout: TimeoutOption = None,
     quick: QuickOption = False,
     demo: DemoOption = False,
 ) -> None:
     """Print the report in the chosen format and exit with the status that ``--exit-style`` gives it."""
-    from hostdoctor.config import DEFAULT, read_config
-    from hostdoctor.diagnosis.accept import by_date
     from hostdoctor.diagnosis.registry import choose, load_rules
     from hostdoctor.diagnosis.runner import diagnose
     from hostdoctor.placement.selection import named_gpus
@@ -101,10 +95,7 @@ def check(
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
     known = load_rules(checks_dir or ())
     rules = choose(known, listed_words(select), listed_words(ignore))
-    # what this machine's site accepts says nothing of a captured one
-    listed = read_config(config).accept if config or source.is_live else ()
-    _refuse_unknown(config or DEFAULT, known, listed)
-    accepts, ended = by_date(listed, datetime.datetime.now(tz=datetime.timezone.utc).date())
+    accepts, ended = accepted(config, known, is_live=source.is_live)
     if sample is not None and not source.is_live:
         raise UsageError("--sample: only the running host has counters to read twice")
     model = stated_path(source, "--model-path", model_path)
@@ -123,16 +114,6 @@ def check(
     if format_ == "text" and host.is_live and not host.gpus and not report.unknown:
         emit("No GPU found on this host. A full example: hostdoctor check --demo\n")
     raise typer.Exit(STATUS[exit_style][report.status])
-
-
-def _refuse_unknown(config: Path, known: "tuple[Rule, ...]", listed: "Sequence[Accept]") -> None:
-    """Raise UsageError, naming the file, for an acceptance of an id that no check has: it is a mistake."""
-    from hostdoctor.diagnosis.registry import choose
-
-    try:
-        choose(known, [accept.id for accept in listed], ())
-    except UsageError as error:
-        raise UsageError(f"{config}: accept: {error}") from None
 
 
 def _with_measured(host: Host, names: "Sequence[str]") -> Host:

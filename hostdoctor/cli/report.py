@@ -1,6 +1,5 @@
 """``hostdoctor report``: everything known about a host on one page."""
 
-import datetime
 import shlex
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hostdoctor.cli.accepting import ConfigOption, accepted
 from hostdoctor.cli.common import (
     ChecksDirOption,
     DemoOption,
@@ -19,12 +19,13 @@ from hostdoctor.cli.common import (
     emit,
     gib_bytes,
     open_evidence,
+    some_gpus,
     stated_path,
     survey_host,
     timeout_of,
 )
 from hostdoctor.cli.placing import COMMAND_LAST, EngineVersionOption
-from hostdoctor.cli.report_files import measured_in, plan_in, report_of
+from hostdoctor.cli.report_files import measured_file, plan_in, report_of, with_measured
 from hostdoctor.cli.report_parts import STAND_IN, about, cpu_of, gpu_sets, wrapper_of
 from hostdoctor.diagnosis import Ask, MemoryPlan, in_scope
 from hostdoctor.errors import HostdoctorError, UsageError
@@ -32,9 +33,9 @@ from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
 
 if TYPE_CHECKING:
-    from hostdoctor.budget.plan import Plan
+    from hostdoctor.diagnosis.accept import Accept
     from hostdoctor.diagnosis.api import Rule
-    from hostdoctor.outputs.page.model import Measurement, Page
+    from hostdoctor.outputs.page.model import Page
     from hostdoctor.sources.cpu import CpuDescription
 
 app = typer.Typer(add_completion=False)
@@ -63,7 +64,8 @@ def report(
     ] = None,
     plan: Annotated[Path | None, typer.Option(metavar="FILE", help="What `plan --format json` wrote.")] = None,
     gpus: Annotated[
-        str, typer.Option(metavar="GPUS", help="Judge only these: indices, UUIDs, addresses, or all.")
+        str,
+        typer.Option(metavar="GPUS", callback=some_gpus, help="Judge only these: indices, UUIDs, addresses, or all."),
     ] = "",
     tp: Annotated[
         int | None, typer.Option("--tp", min=1, metavar="N", help="Plan: the GPUs, in order, form sets of N.")
@@ -77,12 +79,15 @@ def report(
     cpu_offload_gib: OffloadOption = None,
     kv_offload_gib: KvOffloadOption = None,
     engine_version: EngineVersionOption = "",
+    config: ConfigOption = None,
     checks_dir: ChecksDirOption = None,
     timeout: TimeoutOption = None,
     quick: QuickOption = False,
     demo: DemoOption = False,
 ) -> None:
     """Survey, judge, place, and write the page. Exits 0 when it was written, whatever the verdict."""
+    import msgspec
+
     from hostdoctor.diagnosis.registry import load_rules
     from hostdoctor.sources.cpu import start_cpu
 
@@ -94,19 +99,21 @@ def report(
         refuse_bad_target(output, force=force)
     rules = load_rules(checks_dir or ())
     if compare is not None:
-        if from_ or demo or measured or plan or command:
+        if from_ or demo or measured or plan or command or config:
             raise UsageError("--compare looks at its two files alone")
         _deliver(_compared(compare, rules, format_), output, force=force)
         return
     limit_s = timeout_of(timeout, quick=quick)
-    shown = [one for path in measured or () for one in measured_in(path)]
+    files = [measured_file(path) for path in measured or ()]
     planned = None if plan is None else plan_in(plan)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
+    accepts = accepted(config, rules, is_live=source.is_live)
     paths = [stated_path(source, "--model-path", model_path), stated_path(source, "--kv-path", kv_path)]
-    host = survey_host(source, paths=[path for path in paths if path])
+    host = with_measured(survey_host(source, paths=[path for path in paths if path]), files)
     ask = _ask(host, gpus, tp, paths, cpu_offload_gib, kv_offload_gib)
     cpu = start_cpu(limit_s) if source.is_live else None
-    page = _page(source, host, ask, rules, shown, planned, cpu_of(source, cpu))
+    page = _page(host, ask, rules, accepts, cpu_of(source, cpu))
+    page = msgspec.structs.replace(page, plan=planned, measurements=tuple(one for file in files for one in file.shown))
     page = _with_wrappers(page, source, ask, command, engine_version, limit_s)
     page = _with_budget(page, source, ask, cpu_offload_gib, kv_offload_gib)
     _deliver(_render(page, format_), output, force=force)
@@ -132,30 +139,21 @@ def _ask(
 
 
 def _page(
-    source: Source,
     host: Host,
     ask: Ask,
     rules: "tuple[Rule, ...]",
-    shown: "list[Measurement]",
-    planned: "Plan | None",
+    accepts: "tuple[tuple[Accept, ...], tuple[Accept, ...]]",
     cpu: "CpuDescription | None",
 ) -> "Page":
-    from hostdoctor.config import read_config
-    from hostdoctor.diagnosis.accept import by_date
     from hostdoctor.diagnosis.runner import diagnose
     from hostdoctor.outputs.page.model import Page
 
-    # what this machine's site accepts says nothing of a captured one
-    listed = read_config(None).accept if source.is_live else ()
-    accepts, ended = by_date(listed, datetime.datetime.now(tz=datetime.timezone.utc).date())
-    judged = diagnose(host, ask, rules, accepts=accepts, ended=ended)
+    judged = diagnose(host, ask, rules, accepts=accepts[0], ended=accepts[1])
     fired = {result.id for result in judged.results if result.findings}
     return Page(
         report=judged,
         about=about(host, cpu),
         documentation={rule.id: rule.documentation for rule in rules if rule.id in fired},
-        measurements=tuple(shown),
-        plan=planned,
     )
 
 

@@ -1,41 +1,79 @@
 """The files that ``report`` is given: measured documents, a plan, reports to compare."""
 
+import contextlib
+from codecs import BOM_UTF8
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostdoctor.cli.common import open_evidence, survey_host, timeout_of
 from hostdoctor.diagnosis import Ask, Report
 from hostdoctor.errors import SourceError, UsageError
-from hostdoctor.facts import Host
+from hostdoctor.facts import SCHEMA_VERSION, Fact, Host
 
 if TYPE_CHECKING:
     from hostdoctor.budget.plan import Plan
     from hostdoctor.diagnosis.api import Rule
     from hostdoctor.outputs.page.model import Measurement
 
-MAX_FILE_BYTES = 64 << 20
+
+BOM = "\ufeff"  # what some editors and shells put before a text
 
 
-def _read(option: str, path: Path) -> bytes:
-    """Return a file's bytes; raise UsageError for what is not there, SourceError for what cannot be read."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise UsageError(f"{option}: no such file: {str(path)[:80]!r}") from None
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: not read: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise SourceError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB")
+def _read(path: Path) -> bytes:
+    """Return the JSON in a file, or in standard input for ``-``.
+
+    Raises UsageError for what is not there, SourceError for what cannot be read or is of another schema version.
+    """
+    import msgspec
+
+    from hostdoctor.sources.texts import read_text_file
+
+    data = read_text_file("-" if str(path) == "-" else path).removeprefix(BOM).encode("utf-8", "replace")
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):  # who reads it tells what it is not
+        version = msgspec.json.decode(data, type=_Versioned).schema_version
+        if version not in (None, SCHEMA_VERSION):
+            raise SourceError(f"{path}: of schema version {str(version)[:20]}, this hostdoctor reads {SCHEMA_VERSION}")
     return data
 
 
-def measured_in(path: Path) -> "list[Measurement]":
-    """Return what a measured document is shown as; raise UsageError or SourceError where it is none."""
-    from hostdoctor.outputs.page.documents import read_document
-    from hostdoctor.outputs.page.measured import measurements
+class _Versioned(Fact, frozen=True, kw_only=True):
+    schema_version: str | int | None = None
 
-    return measurements(read_document(_read("--measured", path), str(path)), path.name)
+
+class MeasuredFile(NamedTuple):
+    """A measured document: what it is shown as, where it was made, and its text where it tells of links too."""
+
+    name: str
+    shown: "list[Measurement]"
+    hostname: str | None
+    links_text: str | None
+
+
+def measured_file(path: Path) -> MeasuredFile:
+    """Return a measured document; raise UsageError or SourceError where it is none."""
+    from hostdoctor.outputs.page.documents import Copies, read_document
+    from hostdoctor.outputs.page.measured import hostname_of, measurements
+
+    data = _read(path)
+    document = read_document(data, str(path))
+    text = data.decode("utf-8", "replace") if isinstance(document, Copies) else None
+    return MeasuredFile(str(path), measurements(document, path.name), hostname_of(document), text)
+
+
+def with_measured(host: Host, files: "list[MeasuredFile]") -> Host:
+    """Return the host with what the documents tell of its links; raise UsageError for those of another host."""
+    here = host.system.hostname
+    for file in files:
+        if file.hostname and here and file.hostname != here:
+            raise UsageError(f"--measured {file.name}: taken on another host ({file.hostname[:60]})")
+    texts = [(file.name, file.links_text) for file in files if file.links_text is not None]
+    if not texts:
+        return host
+    import msgspec
+
+    from hostdoctor.survey.measured import read_measured
+
+    return msgspec.structs.replace(host, measured=read_measured(host, texts))
 
 
 def plan_in(path: Path) -> "Plan":
@@ -44,7 +82,7 @@ def plan_in(path: Path) -> "Plan":
 
     from hostdoctor.budget.plan import Plan, Unsupported
 
-    data = _read("--plan", path)
+    data = _read(path)
     try:
         return msgspec.json.decode(data, type=Plan)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -75,9 +113,9 @@ def _json_of(path: Path) -> Report | Host | None:
     import msgspec
 
     with path.open("rb") as stream:
-        if stream.read(64).lstrip()[:1] != b"{":
+        if stream.read(64).removeprefix(BOM_UTF8).lstrip()[:1] != b"{":
             return None
-    data = _read("--compare", path)
+    data = _read(path)
     try:
         keys = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         if "results" in keys:

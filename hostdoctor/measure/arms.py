@@ -7,6 +7,7 @@ from hostdoctor.facts import Fact
 from hostdoctor.facts.runs import Latency, RunResult
 from hostdoctor.measure.comparison import QuantileName
 from hostdoctor.measure.quantiles import MIN_CLUSTERS, Quantile, estimate_quantile, sample_quantile, samples_needed
+from hostdoctor.measure.tails import Points, tail_of
 from hostdoctor.parsers.run_values import MIN_QUANTILE_MS
 
 SHARES: dict[QuantileName, float] = {"p50": 0.5, "p99": 0.99}
@@ -19,12 +20,14 @@ class Arm(Fact, frozen=True, kw_only=True):
 
     ``whole`` is that of all samples, None where a run keeps none; ``runs`` has each run's own, None where it has none.
     ``samples`` counts them over all runs and ``smallest_run`` in the shortest, None where a file does not tell.
+    ``tail`` is how all samples are distributed.
     """
 
     whole: Quantile | None
     runs: tuple[float | None, ...]
     samples: int | None
     smallest_run: int | None
+    tail: Points = ()
 
     def value(self) -> float | None:
         """Return the geometric mean of the runs' own quantiles."""
@@ -39,12 +42,14 @@ def read_arm(name: str, runs: Sequence[RunResult]) -> dict[QuantileName, Arm]:
     ordered = [sorted(latency.samples_ms or ()) for latency in latencies]
     pooled = [x for latency in latencies for x in latency.samples_ms or ()] if ordered and all(ordered) else []
     pooled_ordered = sorted(x for run in ordered for x in run) if pooled else []
+    tail = tail_of(pooled_ordered)
     return {
         quantile: Arm(
             whole=estimate_quantile(pooled, p, pooled_ordered) if pooled else None,
             runs=tuple(_of_run(latency, own, quantile) for latency, own in zip(latencies, ordered, strict=True)),
             samples=sum(counts) if len(counts) == len(latencies) else None,
             smallest_run=min(counts, default=None),
+            tail=tail,
         )
         for quantile, p in SHARES.items()
     }

@@ -17,6 +17,7 @@ from hostdoctor.measure.comparison import (
     QuantileName,
     Quantiles,
     Row,
+    Tails,
 )
 from hostdoctor.measure.paired import Paired, compare_pairs, holm
 from hostdoctor.measure.quantiles import samples_needed
@@ -57,7 +58,8 @@ def compare_runs(
     differing = differences(arms)
     if differing and not force:
         raise WorkloadError(f"not the same workload (--force compares anyway): {'; '.join(differing)}")
-    rows = _judged(_measured(near, far, control, primary[0]), primary, names)
+    measured = _measured(near, far, control, primary[0])
+    rows = _judged(measured, primary, names)
     metrics = [*METRICS, *sorted({name for name, _ in rows} - {*METRICS})]
     return Comparison(
         arms=names,
@@ -67,6 +69,7 @@ def compare_runs(
         failed_requests=FailedRequests(near=_failed(near), far=_failed(far)),
         warnings=(*(f"not the same workload: {text}" for text in differing), *remarks(arms)),
         provenance=Provenance(near=_bare(near), far=_bare(far), control=_bare(control)),
+        tails=_tails(measured),
     )
 
 
@@ -83,6 +86,14 @@ def _measured(
         one, other, again = (read_arm(name, runs) for runs in (near, far, control))
         found |= {(name, quantile): (one[quantile], other[quantile], again[quantile]) for quantile in SHARES}
     return found
+
+
+def _tails(measured: dict[Key, _Measured]) -> dict[str, Tails]:
+    return {
+        name: Tails(near=near.tail, far=far.tail)
+        for (name, quantile), (near, far, _) in measured.items()
+        if quantile == "p50" and near.tail and far.tail
+    }
 
 
 def _judged(measured: dict[Key, _Measured], primary: Key, names: tuple[str, str]) -> dict[Key, Row]:
@@ -137,6 +148,7 @@ def _row(measured: _Measured, paired: Paired, adjusted: float | None, lacks: str
         verdict=verdict,
         reason=reason or None,
         pairs=paired.pairs,
+        pair_ratios=() if paired.ratio is None else tuple(b / a for a, b in both(near, far)),
         near_samples=near.samples,
         far_samples=far.samples,
         samples_needed=samples_needed(p),

@@ -2,8 +2,11 @@
 
 from typing import Literal
 
+import msgspec
+
 from hostdoctor.facts import SCHEMA_VERSION, Fact
 from hostdoctor.facts.runs import RunResult
+from hostdoctor.measure.tails import Points
 
 Verdict = Literal["near-faster", "far-faster", "no-measurable-difference", "insufficient", "unstable"]
 QuantileName = Literal["p50", "p99"]
@@ -20,7 +23,8 @@ class Row(Fact, frozen=True, kw_only=True):
     the samples cannot bound it); where files hold no samples, the geometric mean of the runs' own quantiles without
     an interval (``basis``). None: too few samples (``samples_needed``), or not told. ``p_value`` is the exact sign-flip
     test's, ``adjusted_p_value`` after Holm among the secondary rows; ``control_ratio_ci`` is near against near.
-    ``reason`` says why a verdict is ``insufficient`` or ``unstable``.
+    ``pair_ratios`` has far/near of each pair, in order. ``reason`` says why a verdict is ``insufficient`` or
+    ``unstable``.
     """
 
     near_ms: float | None = None
@@ -35,6 +39,7 @@ class Row(Fact, frozen=True, kw_only=True):
     verdict: Verdict = "insufficient"
     reason: str | None = None
     pairs: int = 0
+    pair_ratios: tuple[float, ...] = ()
     near_samples: int | None = None
     far_samples: int | None = None
     samples_needed: int
@@ -47,6 +52,13 @@ class Quantiles(Fact, frozen=True, kw_only=True):
 
     p50: Row
     p99: Row
+
+
+class Tails(Fact, frozen=True, kw_only=True):
+    """How all samples of each arm are distributed: at most 60 of (milliseconds, share of samples at or above it)."""
+
+    near: Points
+    far: Points
 
 
 class Primary(Fact, frozen=True, kw_only=True):
@@ -82,6 +94,8 @@ class Provenance(Fact, frozen=True, kw_only=True):
 class Comparison(Fact, frozen=True, kw_only=True):
     """Near against far over ``pairs`` pairs; ``metrics`` by ``ttft``, ``tpot``, ``itl``, ``e2el`` (and ``wall``).
 
+    ``tails`` has those latencies of which every run's file holds the samples.
+
     ``arms`` are what the two are called where words are made: a comparison with today's launch says ``current``.
     """
 
@@ -93,3 +107,4 @@ class Comparison(Fact, frozen=True, kw_only=True):
     failed_requests: FailedRequests
     warnings: tuple[str, ...] = ()
     provenance: Provenance
+    tails: dict[str, Tails] = msgspec.field(default_factory=dict)

@@ -10,6 +10,8 @@ from hostdoctor.measure.memory_verdict import MemoryComparison
 from hostdoctor.measure.nvme_verdict import NvmeComparison
 from hostdoctor.measure.placing import Placement
 
+NO_RAW = msgspec.Raw(b"null")  # of a union with None nothing but null can be read
+
 
 class Circumstances(Fact, frozen=True, kw_only=True):
     """Where, when and by what something was measured; ``interrupted`` names the signal that ended it early."""
@@ -139,7 +141,7 @@ class NvmeRun(Fact, frozen=True, kw_only=True):
     """One run of fio from one CPU node. ``near`` is null when the drive's node is not known.
 
     ``cpus_seen`` and ``policy_seen`` are what the kernel showed of fio's reading thread while it ran: the CPUs that it
-    may use and where its memory has to come from. ``raw`` is fio's JSON.
+    may use and where its memory has to come from. ``raw`` is fio's JSON, ``null`` where it made none.
     """
 
     cpu_node: int
@@ -153,7 +155,7 @@ class NvmeRun(Fact, frozen=True, kw_only=True):
     cpus_seen: str | None = None
     policy_seen: str | None = None
     failed: str | None = None
-    raw: msgspec.Raw | None = None
+    raw: msgspec.Raw = msgspec.field(default_factory=lambda: NO_RAW)
 
 
 class NvmeDocument(Fact, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from hostdoctor.errors import MeasureError, ParseError
 from hostdoctor.facts import BlockDevice, Host, Sample
-from hostdoctor.measure.documents import Circumstances, DiskMeans, NvmeDocument, NvmeRun, ReadLatency
+from hostdoctor.measure.documents import NO_RAW, Circumstances, DiskMeans, NvmeDocument, NvmeRun, ReadLatency
 from hostdoctor.measure.nvme_plan import Reading, Target, fio_command
 from hostdoctor.measure.nvme_verdict import RunTimes, compare_runs_of
 from hostdoctor.measure.quantiles import samples_needed
@@ -173,7 +173,7 @@ def _run_of(
         cpus_seen=None if seen is None else seen.cpus,
         policy_seen=None if seen is None else seen.policy,
         failed=failed,
-        raw=None if reads is None else msgspec.Raw(reads.raw),
+        raw=NO_RAW if reads is None else msgspec.Raw(reads.raw),
     )
 
 

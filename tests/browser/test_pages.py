@@ -1,20 +1,23 @@
 """The report in a browser: silent, accessible, nothing on top of anything else, usable without JavaScript."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from tests.browser.views import PAGES, opened
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 
-every_page = pytest.mark.parametrize("name", PAGES)
 SERIOUS = ("serious", "critical")
+WIDTHS = (390, 768, 1440)
+# axe is what costs; these have between them every part of a page. Another scheme changes colours alone.
+BY_AXE = ("demo", "no-gpu", "sick", "unknown", "changes", "wide")
+IN_BOTH_SCHEMES = ("demo", "unknown", "changes")
 
 # Boxes of drawn texts, with what they may not leave: the innermost box around them, and their drawing.
 BOXES = """
@@ -37,6 +40,36 @@ BOXES = """
 """
 SLACK = 1.0
 
+# axe does not judge text drawn in SVG: its contrast against the box that it lies in is computed here.
+CONTRAST = """
+() => {
+  const channel = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4); };
+  const light = (c) => {
+    const [r, g, b] = c.match(/[0-9.]+/g).map(Number);
+    return 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  };
+  const ratio = (a, b) => {
+    const [x, y] = [light(a), light(b)].sort((p, q) => q - p);
+    return (x + 0.05) / (y + 0.05);
+  };
+  const paper = getComputedStyle(document.body).backgroundColor;
+  const worst = [];
+  document.querySelectorAll("svg.hd-map, svg.hd-chart").forEach((svg) => {
+    const rects = Array.from(svg.querySelectorAll("rect"));
+    svg.querySelectorAll("text").forEach((text) => {
+      const t = text.getBBox();
+      const under = rects.filter((r) => {
+        const b = r.getBBox();
+        return t.x >= b.x && t.x < b.x + b.width && t.y + t.height / 2 >= b.y && t.y + t.height / 2 < b.y + b.height;
+      }).pop();
+      const fill = under ? getComputedStyle(under).fill : paper;
+      worst.push([ratio(getComputedStyle(text).fill, fill), text.textContent, fill]);
+    });
+  });
+  return worst.filter((one) => one[0] < 4.5);
+}
+"""
+
 
 def overlaps(a: dict[str, Any], b: dict[str, Any]) -> bool:
     return bool(a["x"] + SLACK < b["r"] and b["x"] + SLACK < a["r"] and a["y"] + 2.5 < b["b"] and b["y"] + 2.5 < a["b"])
@@ -53,18 +86,52 @@ def home(text: dict[str, Any], rects: list[dict[str, Any]]) -> dict[str, Any] | 
     return min(holding, key=lambda r: (r["r"] - r["x"]) * (r["b"] - r["y"]), default=None)
 
 
-@every_page
-def test_nothing_is_asked_for_and_nothing_goes_wrong(browser: "Browser", folder: Path, name: str) -> None:
-    with opened(browser, folder / f"{name}.html") as page:
-        page.wait_for_timeout(50)
+class Visit(NamedTuple):
+    """What one look at a page shows: each page is opened once, for all that is asked of it."""
+
+    name: str
+    drawings: list[dict[str, Any]]
+    faint: dict[str, list[Any]]
+    widths: dict[int, float]
+    serious: list[str]
 
 
-@every_page
-def test_labels_neither_overlap_nor_overflow(browser: "Browser", folder: Path, name: str) -> None:
-    with opened(browser, folder / f"{name}.html") as page:
-        drawings = page.evaluate(BOXES)
-    assert drawings or name == "changes"
-    assert [wrong for drawing in drawings for wrong in (*strays(drawing), *collisions(drawing))] == []
+@pytest.fixture(scope="module", params=PAGES)
+def visit(request: pytest.FixtureRequest, browser: "Browser", written: Callable[[str], Path]) -> Visit:
+    with opened(browser, written(request.param)) as page:
+        drawings, faint, widths = page.evaluate(BOXES), {"light": page.evaluate(CONTRAST)}, {}
+        serious = violations(page) if request.param in BY_AXE else []
+        page.emulate_media(color_scheme="dark")
+        faint["dark"] = page.evaluate(CONTRAST)
+        if request.param in IN_BOTH_SCHEMES:
+            serious += violations(page, colours_alone=True)
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 800})
+            widths[width] = page.evaluate("document.documentElement.scrollWidth")
+    return Visit(request.param, drawings, faint, widths, serious)
+
+
+def violations(page: "Page", *, colours_alone: bool = False) -> list[str]:
+    """Return what axe finds on a page with everything unfolded."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    options |= {"runOnly": ["color-contrast"]} if colours_alone else {}
+    return [
+        f"{one['id']}: {node['html'][:160]} {node['any'][0]['message'] if node['any'] else ''}"
+        for one in axe.Axe().run(page, options=options).response["violations"]
+        if one["impact"] in SERIOUS
+        for node in one["nodes"]
+    ]
+
+
+def test_nothing_is_asked_for_and_nothing_goes_wrong(visit: Visit) -> None:
+    """Opening it would have failed: see views."""
+    assert visit.drawings or visit.name == "changes"
+
+
+def test_labels_neither_overlap_nor_overflow(visit: Visit) -> None:
+    assert [wrong for drawing in visit.drawings for wrong in (*strays(drawing), *collisions(drawing))] == []
 
 
 def strays(drawing: dict[str, Any]) -> Iterator[str]:
@@ -83,114 +150,13 @@ def collisions(drawing: dict[str, Any]) -> Iterator[str]:
         yield from (f"{one['text']!r} and {other['text']!r}" for other in below if overlaps(one, other))
 
 
-@every_page
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(browser: "Browser", folder: Path, name: str, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    if name == "map":
-        pytest.skip("a drawing alone is no page")
-    with opened(browser, folder / f"{name}.html", color_scheme=scheme) as page:
-        for details in page.query_selector_all("details"):
-            details.evaluate("element => { element.open = true; }")
-        found = axe.Axe().run(page).response["violations"]
-    serious = [
-        f"{one['id']}: {node['html'][:160]} {node['any'][0]['message'] if node['any'] else ''}"
-        for one in found
-        if one["impact"] in SERIOUS
-        for node in one["nodes"]
-    ]
-    assert serious == []
+def test_axe_finds_nothing_serious_in_either_scheme(visit: Visit) -> None:
+    assert visit.serious == []
 
 
-# axe does not judge text drawn in SVG: its contrast against the box that it lies in is computed here.
-CONTRAST = """
-() => {
-  const channel = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4); };
-  const light = (c) => {
-    const [r, g, b] = c.match(/[0-9.]+/g).map(Number);
-    return 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-  };
-  const ratio = (a, b) => {
-    const [x, y] = [light(a), light(b)].sort((p, q) => q - p);
-    return (x + 0.05) / (y + 0.05);
-  };
-  const paper = getComputedStyle(document.body).backgroundColor;
-  const worst = [];
-  document.querySelectorAll("svg.hd-map").forEach((svg) => {
-    const rects = Array.from(svg.querySelectorAll("rect"));
-    svg.querySelectorAll("text").forEach((text) => {
-      const t = text.getBBox();
-      const under = rects.filter((r) => {
-        const b = r.getBBox();
-        return t.x >= b.x && t.x < b.x + b.width && t.y + t.height / 2 >= b.y && t.y + t.height / 2 < b.y + b.height;
-      }).pop();
-      const fill = under ? getComputedStyle(under).fill : paper;
-      worst.push([ratio(getComputedStyle(text).fill, fill), text.textContent, fill]);
-    });
-  });
-  return worst.filter((one) => one[0] < 4.5);
-}
-"""
+def test_the_text_of_drawings_has_contrast(visit: Visit) -> None:
+    assert visit.faint == {"light": [], "dark": []}
 
 
-@pytest.mark.parametrize("name", ["demo", "gb200", "unknown", "crowded"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_text_of_the_map_has_contrast(browser: "Browser", folder: Path, name: str, scheme: str) -> None:
-    with opened(browser, folder / f"{name}.html", color_scheme=scheme) as page:
-        assert page.evaluate(CONTRAST) == []
-
-
-@every_page
-@pytest.mark.parametrize("width", [390, 768, 1440])
-def test_no_page_is_wider_than_its_window(browser: "Browser", folder: Path, name: str, width: int) -> None:
-    if name == "map":
-        pytest.skip("a drawing alone has its own size")
-    with opened(browser, folder / f"{name}.html", viewport={"width": width, "height": 800}) as page:
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_copy_buttons_copy_what_is_shown(browser: "Browser", folder: Path) -> None:
-    with opened(browser, folder / "demo.html", permissions=["clipboard-read", "clipboard-write"]) as page:
-        button = page.locator("#wrappers button.copy").first
-        assert button.get_attribute("aria-label") == "Copy: command line for All GPUs"
-        button.click()
-        page.wait_for_function("document.querySelector('#wrappers [role=status]').textContent === 'Copied'")
-        shown = page.locator("#wrappers code").nth(3).text_content()
-        assert page.evaluate("navigator.clipboard.readText()") == shown == "numactl --membind=0 vllm"
-
-
-def test_buttons_select_where_there_is_no_clipboard(browser: "Browser", folder: Path) -> None:
-    with opened(browser, folder / "demo.html") as page:
-        page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
-        page.locator("#wrappers button.copy").first.click()
-        assert page.evaluate("getSelection().toString()") == "numactl --membind=0 vllm"
-
-
-def test_without_javascript_everything_is_there_but_the_buttons(browser: "Browser", folder: Path) -> None:
-    with opened(browser, folder / "demo.html", java_script_enabled=False) as page:
-        assert page.locator("button.copy:visible").count() == 0
-        assert page.locator("section:visible").count() >= 10
-        assert page.locator("text=What to do first").is_visible()
-        page.locator("summary").first.click()
-        assert page.locator("details[open]").count() == 1
-
-
-def test_the_keyboard_reaches_the_verdict_first(browser: "Browser", folder: Path) -> None:
-    with opened(browser, folder / "demo.html") as page:
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.textContent") == "Skip to the verdict"
-        box = page.locator("a.skip").bounding_box()
-        assert box is not None
-        assert box["x"] >= 0
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.id") == "main"
-
-
-def test_it_prints_on_a4(browser: "Browser", folder: Path) -> None:
-    with opened(browser, folder / "demo.html", color_scheme="dark") as page:
-        page.emulate_media(media="print")
-        page.set_viewport_size({"width": 688, "height": 1000})  # A4 less its margins, in CSS pixels
-        assert page.evaluate("document.documentElement.scrollWidth") <= 688
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-        assert page.locator("button.copy:visible").count() == page.locator("nav:visible").count() == 0
-        assert page.pdf(format="A4", prefer_css_page_size=True).startswith(b"%PDF")
+def test_no_page_is_wider_than_its_window(visit: Visit) -> None:
+    assert visit.name == "map" or [width for width, needed in visit.widths.items() if needed > width] == []

@@ -1,9 +1,13 @@
 """The pages that are looked at, and how one is opened: nothing may be asked for or complained about on the way."""
 
+import importlib.util
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hostdoctor.diagnosis import Report
 from hostdoctor.diagnosis.changes import compare_reports
@@ -14,7 +18,7 @@ from hostdoctor.outputs.topo_svg import render_topo_svg
 from tests.hosts.test_verdicts import report_on
 from tests.outputs.pages import ABOUT, DOCUMENTS, judged, page_of, shown
 from tests.outputs.pictures import crowded, ten_on_one_node, unknown
-from tests.support.poison import HOSTILE, poisoned
+from tests.support.poison import poisoned
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -30,9 +34,13 @@ def _alone(host: Host) -> str:
 
 
 def _changes() -> str:
-    return render_changes(compare_reports(report_on("dgx-h100"), report_on("demo")), ("old", "new"), ABOUT)
+    old = report_on("demo")
+    system = msgspec.structs.replace(old.host.system, hostname="demo2", kernel="6.8.0-60-generic")
+    new = judged(msgspec.structs.replace(old.host, system=system, gpus=old.host.gpus[:-1], nvme=old.host.nvme[1:]))
+    return render_changes(compare_reports(old, new), ("old", "new"), ABOUT)
 
 
+NAMES = ("chromium", "chromium-browser", "google-chrome")
 PAGES: dict[str, Callable[[], str]] = {
     "demo": lambda: _page(report_on("demo"), measured=True),
     "gb200": lambda: _page(report_on("gb200-tray")),
@@ -45,10 +53,28 @@ PAGES: dict[str, Callable[[], str]] = {
     "sixteen": lambda: _page(judged(crowded(16, 10, 64))),
     "changes": _changes,
     "long": lambda: _page(poisoned(report_on("demo"), "long" * 300), measured=True),
-    "bidi": lambda: _page(poisoned(report_on("demo"), HOSTILE[6])),
     "wide": lambda: _page(poisoned(report_on("demo"), "漢字😀")),
     "map": lambda: _alone(report_on("demo").host),
 }
+
+
+def lacking() -> str | None:
+    """Return what a browser needs that is not installed."""
+    if importlib.util.find_spec("playwright") is None:
+        return "playwright is not installed"
+    return None if any(map(shutil.which, NAMES)) else "no Chromium is installed"
+
+
+@contextmanager
+def chromium() -> "Iterator[Browser]":
+    """Give the system's Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    path = next(filter(None, map(shutil.which, NAMES)))
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
 
 
 @contextmanager

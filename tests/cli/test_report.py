@@ -1,6 +1,8 @@
 """``hostdoctor report``."""
 
+import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import MemoryTree
 from hostdoctor.survey import survey
 from tests.cli.support import Ran, hostdoctor
-from tests.outputs.pages import DOCUMENTS, Dom, page_of
+from tests.outputs.pages import DOCUMENTS, Dom, copies, experiment, page_of, watched
 from tests.outputs.test_page import assert_inert
 from tests.support.hostbuilder import build_files, rooted_files
 from tests.support.hostbuilder.big import big_description
@@ -215,3 +217,72 @@ def test_a_very_large_host_stays_below_a_megabyte() -> None:
     page = render_page(page_of(diagnose(host, Ask(), load_rules())))
     assert len(page.encode()) < 1_000_000
     assert "GPU15" in page
+
+
+def test_a_document_of_another_host_is_refused(tmp_path: Path) -> None:
+    for made in (watched, experiment):
+        document = made()
+        told = document["plan"] if "plan" in document else document["circumstances"]
+        told["hostname"] = "elsewhere"
+        (tmp_path / "f.json").write_text(json.dumps(document), encoding="utf-8")
+        ran = hostdoctor("report", "--demo", "--measured", str(tmp_path / "f.json"))
+        assert ran.status == 64
+        assert "another host (elsewhere)" in ran.err
+
+
+def test_links_under_load_are_judged_as_check_judges_them(tmp_path: Path) -> None:
+    document = copies()
+    slow = {"widths_lanes": {"16": 20}, "speeds_gts": {"8": 20}, "readings": 20}
+    document["links"] = [{"bdf": bdf, **slow} for bdf in ("0000:19:00.0", "0000:17:01.0")]
+    (tmp_path / "f.json").write_text(json.dumps(document), encoding="utf-8")
+    told = json.loads(hostdoctor("check", "--demo", "--format", "json", "--measured", str(tmp_path / "f.json")).out)
+    plain = json.loads(hostdoctor("check", "--demo", "--format", "json").out)
+    said = [{f["message"] for result in one["results"] for f in result["findings"]} for one in (told, plain)]
+    added = said[0] - said[1]
+    assert added
+    assert all(message in Dom(report("--demo", "--measured", str(tmp_path / "f.json")).out).text for message in added)
+
+
+def test_what_the_site_accepts_is_what_check_accepts(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[[accept]]\nid = "HD201"\nreason = "known"\nuntil = 2099-01-01\n', encoding="utf-8")
+    assert "Accepted by this site" in report("--demo", "--config", str(config)).out
+    config.write_text('[[accept]]\nid = "HD999"\nreason = "known"\nuntil = 2099-01-01\n', encoding="utf-8")
+    ran = hostdoctor("report", "--demo", "--config", str(config))
+    assert ran.status == 64
+    assert "HD999" in ran.err
+
+
+def test_an_empty_list_of_gpus_is_a_mistake() -> None:
+    assert hostdoctor("report", "--demo", "--gpus", "").status == 64
+
+
+def test_files_of_another_schema_version_are_refused(tmp_path: Path) -> None:
+    told = json.loads(hostdoctor("topo", "--demo", "--format", "json").out)
+    for document in (watched(), experiment(), told):
+        (tmp_path / "f.json").write_text(json.dumps({**document, "schema_version": "2"}), encoding="utf-8")
+        name = str(tmp_path / "f.json")
+        ran = hostdoctor("report", *(("--compare", name, name) if document is told else ("--demo", "--measured", name)))
+        assert ran.status == 3
+        assert "schema version 2" in ran.err
+
+
+def test_a_document_may_come_in_another_encoding_or_by_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps(watched())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    (tmp_path / "f.json").write_bytes(text.encode("utf-16"))
+    assert "Drives and caches at work" in report("--demo", "--measured", str(tmp_path / "f.json")).out
+    assert "Drives and caches at work" in report("--demo", "--measured", "-").out
+
+
+def test_a_pipe_that_nobody_writes_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert hostdoctor("report", "--demo", "--measured", str(tmp_path / "pipe")).status == 3
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_link_is_not_written_through(tmp_path: Path, force: tuple[str, ...]) -> None:
+    (tmp_path / "kept").write_text("kept", encoding="utf-8")
+    (tmp_path / "link.html").symlink_to("kept")
+    assert hostdoctor("report", "--demo", "-o", str(tmp_path / "link.html"), *force).status == 64
+    assert (tmp_path / "kept").read_text(encoding="utf-8") == "kept"

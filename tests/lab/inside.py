@@ -180,6 +180,7 @@ LOOKING = {
             "topo-text": ("topo",),
             "check": CHECK,
             "budget": memory.BUDGET,
+            "report": ("report",),
             **CAPTURE,
         },
         tools={

@@ -6,6 +6,14 @@ from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
+from hostdoctor.budget.document import BudgetDocument
+from hostdoctor.budget.pinned import NodeBudget
+from hostdoctor.budget.plan import Ask as PlanAsk
+from hostdoctor.budget.plan import make_plan
+from hostdoctor.budget.request_log import Tokens
+from hostdoctor.budget.traffic import Load
+from hostdoctor.budget.whole import Request, whole_budget
+from hostdoctor.cli.common import open_evidence
 from hostdoctor.diagnosis import Ask, Report
 from hostdoctor.diagnosis.registry import load_rules
 from hostdoctor.diagnosis.runner import diagnose
@@ -16,7 +24,9 @@ from hostdoctor.outputs.page.documents import read_document
 from hostdoctor.outputs.page.measured import measurements
 from hostdoctor.outputs.page.model import About, Measurement, Page, Wrapper
 from hostdoctor.outputs.report_json import render_json
-from tests.support.queueing import Law, experiment
+from hostdoctor.survey import survey
+from tests.support.queueing import Law
+from tests.support.queueing import experiment as queueing
 
 ABOUT = About(made_at="2026-11-29T12:00:00+00:00", versions={"hostdoctor": "0"}, commands=("hostdoctor report",))
 VOID = {"meta", "link", "img", "br", "hr", "input", "base"}
@@ -92,7 +102,7 @@ def copies() -> dict[str, Any]:
     return {
         "kind": "measure-copy",
         "circumstances": {"at": "2026-11-29T12:00:00+00:00", "hostname": "demo"},
-        "gpu": {"index": 0, "near_node": 0, "far_node": 1},
+        "gpu": {"index": 0, "bdf": "0000:19:00.0", "near_node": 0, "far_node": 1},
         "results": [
             {
                 "setting": setting,
@@ -113,6 +123,15 @@ def drive_reads() -> dict[str, Any]:
     return {
         "kind": "measure-nvme",
         "circumstances": {"at": "2026-11-29T12:00:00+00:00"},
+        "comparisons": [
+            {
+                "cpu_node": 1,
+                "block_bytes": 16384,
+                "queue_depth": 8,
+                "statistic": "p50",
+                "result": {"pairs": 10, "pairs_needed": 6, "verdict": "no-measurable-difference", "ratio": 1.0625},
+            }
+        ],
         "drive": "nvme0",
         "drive_node": 0,
         "runs": [
@@ -126,15 +145,27 @@ def drive_reads() -> dict[str, Any]:
 def memory_matrix() -> dict[str, Any]:
     """Return a document of ``measure memory``."""
     latency = {"batches": 40, "loads_per_batch": 100, "p50_of_batch_means_ns": 96.5, "p99_of_batch_means_ns": 130.0}
-    rate = {"p50_gbytes_per_s": 201.5, "visits_gbytes_per_s": [201.5]}
+    rate = {"p50_gbytes_per_s": 201.5, "visits_gbytes_per_s": [201.5, 202.5]}
+    far_rate = {"p50_gbytes_per_s": 120.25, "visits_gbytes_per_s": [120.25, 121.75]}
+    result = {"pairs": 8, "pairs_needed": 6, "ratio": 1.671875, "ratio_ci": [1.625, 1.71875], "p_value": 0.0078125}
+    cells = {"cpu_node": 0, "memory_node": 1}
     return {
         "kind": "measure-memory",
         "circumstances": {"at": "2026-11-29T12:00:00+00:00"},
         "method": "native",
         "cells": [
             {"cpu_node": 0, "memory_node": 0, "latency": latency, "read": rate},
-            {"cpu_node": 0, "memory_node": 1, "skipped": "node 1 is full"},
+            {"cpu_node": 0, "memory_node": 1, "read": far_rate},
             {"cpu_node": 1, "memory_node": 0, "latency_difference": {"p50_ns": 41.25, "batches": 40}},
+            {"cpu_node": 1, "memory_node": 1, "skipped": "node 1 is full"},
+        ],
+        "comparisons": [
+            {
+                **cells,
+                "statistic": "latency",
+                "result": {"pairs": 2, "verdict": "insufficient", "reason": "2 of 6 pairs"},
+            },
+            {**cells, "statistic": "read", "result": {**result, "verdict": "near-faster"}},
         ],
     }
 
@@ -152,7 +183,7 @@ def watched() -> dict[str, Any]:
 
 @cache
 def _offload_matrix() -> str:
-    asked = experiment(("A", "C"), contexts=(2048, 32768), concurrency=(4, 64), repeats=1)
+    asked = queueing(("A", "C"), contexts=(2048, 32768), concurrency=(4, 64), repeats=1)
     law, source = Law(ttft_penalty={"C": 1.5}), random.Random(1)
     kept = [
         Kept(cell, law.run(source, cell, requests=400, gaps=400), {"requests waiting": cell.concurrency / 4})
@@ -168,7 +199,42 @@ def offload_matrix() -> dict[str, Any]:
     return found
 
 
-DOCUMENTS = (comparison, copies, drive_reads, memory_matrix, watched, offload_matrix)
+def experiment() -> dict[str, Any]:
+    """Return a document of ``compare`` that ran the workload itself: near against today's launch, and the control."""
+    tail = {"near": [[100.5, 1.0], [150.5, 0.125], [301.5, 0.0078125]], "far": [[110.5, 1.0], [402.5, 0.0078125]]}
+    today = {**comparison(arms=["near", "current"]), "tails": {"ttft": tail}}
+    plan = {"hostname": "demo", "created": "2026-11-29T11:00:00+00:00", "hostdoctor": "0"}
+    placed = {"near": "CPUs and memory of node 0", "far": "CPUs and memory of node 1", "current": "as launched"}
+    return comparison(
+        kind="experiment",
+        production=today,
+        complete=False,
+        plan=plan,
+        placement=placed,
+        rate_per_s=4.0,
+        versions={"kernel": "6.8.0", "nvidia driver": "580.65.06"},
+        warnings=["pair 4 of near and far discarded: stolen time 0.0 % and 30.0 %"],
+        tails={"ttft": tail},
+    )
+
+
+@cache
+def budgeted() -> tuple[BudgetDocument, tuple[NodeBudget, ...]]:
+    """Return the demo's budget with offloaded weights and KV cache."""
+    source = open_evidence(None, demo=True, timeout_s=5)
+    told, made = whole_budget(source, survey(source), Request(cpu_offload_gib=10.0, kv_offload_gib=64.0))
+    return told, made.nodes
+
+
+@cache
+def planned() -> dict[str, Any]:
+    """Return what a page has beside the host: the demo's budget, and a plan."""
+    load = Load(input_tokens=Tokens(mean=2000, p95=4000, p99=8000), output_tokens=Tokens(mean=300), rps=2.0)
+    ask = PlanAsk(gpu="h100-80", gpu_bytes=80 << 30, batched_tokens=8192, kv_bytes_per_token=131072, load=load)
+    return {"budget": budgeted()[0], "plan": make_plan(ask)}
+
+
+DOCUMENTS = (comparison, experiment, copies, drive_reads, memory_matrix, watched, offload_matrix)
 
 
 def shown(document: dict[str, Any], name: str = "results.json") -> list[Measurement]:

@@ -128,6 +128,15 @@ def test_many_changes_are_cut_and_counted() -> None:
     assert "500 more facts changed." in changes_markdown(found, NAMES)
 
 
+def test_long_changes_stay_below_a_megabyte() -> None:
+    facts = tuple(
+        Change(area="PCI", subject=str(i), what="name", kind="changed", before="a" * 5000, after="b" * 5000)
+        for i in range(1500)
+    )
+    found = Changes(hostname_before="a", hostname="a", status_before="ok", status="ok", facts=facts)
+    assert len(render_changes(found, NAMES, ABOUT).encode()) < 1_000_000
+
+
 def test_gaps_alone_are_no_change() -> None:
     before, after = Report(host=Host()), Report(host=Host(gaps=(Gap(fact="x", source="s", reason="r"),)))
     assert compare_reports(before, after).is_same

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.views import lacking
+
 pytestmark = pytest.mark.packaging
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +101,9 @@ def test_an_installed_copy_runs_elsewhere(
     run(*pip, *dependencies, *what, cwd=tmp_path)
     looks_well(str(environment / "bin" / "hostdoctor"), cwd=tmp_path)
     finds_its_templates(str(environment / "bin" / "python"), cwd=tmp_path)
+    own = environment / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    if kind == "direct" and own.exists() and lacking() is None:
+        opens_in_silence(str(environment / "bin" / "hostdoctor"), tmp_path)
 
 
 def test_the_bare_checkout_runs(checkout: Path, tmp_path: Path) -> None:
@@ -117,6 +122,12 @@ def looks_well(*program: str, cwd: Path, **environment: str) -> None:
     page = run(*program, "report", "--demo", cwd=cwd, **environment)
     assert page.startswith("<!DOCTYPE html>")
     assert "Content-Security-Policy" in page
+
+
+def opens_in_silence(program: str, folder: Path) -> None:
+    """Open the page of an installed copy in a browser: it fails on any request, console message or error."""
+    run(program, "report", "--demo", "-o", "page.html", cwd=folder)
+    run(sys.executable, "-m", "tests.browser", folder / "page.html", cwd=ROOT)
 
 
 def finds_its_templates(python: str, *, cwd: Path, **environment: str) -> None:

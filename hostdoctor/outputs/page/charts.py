@@ -5,12 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from hostdoctor.facts import Fact
 from hostdoctor.outputs.page.figures import number
-from hostdoctor.outputs.svg import label, tag, text_width, title, words
+from hostdoctor.outputs.svg import fit, label, tag, text_width, title, words
 
 WIDTH, SMALL = 460.0, 11.0
 LEFT, RIGHT, TOP = 62.0, 14.0, 34.0
 ARMS = ("near", "far", "more")
 MAX_PAIRS = 60
+MOST_RATIO = 1e9
+LEAST, MOST = 1e-9, 1e15  # of what is drawn as a time
+LEAST_SPAN = 1.5  # of the largest latency to the smallest on an axis
 TICKS = (1.0, 0.5, 0.1, 0.01, 0.001, 0.0001, 0.00001)
 _SHARES = {1.0: "all", 0.5: "p50", 0.1: "p90", 0.01: "p99", 0.001: "p99.9", 0.0001: "p99.99", 0.00001: "p99.999"}
 
@@ -51,19 +54,21 @@ class Series(Fact, frozen=True, kw_only=True):
 def tail_chart(what: str, unit: str, series: Sequence[Series]) -> str:
     """Return how the tails of latencies compare: values and shares above them, both on logarithmic scales.
 
-    ``""`` where there are no two different points.
+    ``""`` where no series has two points. A small difference is not drawn across the whole width.
     """
-    shown = [one for one in series if one.points][: len(ARMS)]
-    values = [value for one in shown for value, _ in one.points if value > 0]
-    shares = [share for one in shown for _, share in one.points if share > 0]
-    if len(set(values)) < 2:
+    shown = [told for one in series if (told := _drawable(one)).points][: len(ARMS)]
+    values = [value for one in shown for value, _ in one.points]
+    shares = [share for one in shown for _, share in one.points]
+    if len(set(values)) < 2 or all(len(one.points) < 2 for one in shown):
         return ""
-    x_axis, lowest = _Log(min(values), max(values), LEFT, WIDTH - RIGHT), min(min(shares), 0.1)
+    wider = math.sqrt(max(1.0, LEAST_SPAN * min(values) / max(values)))
+    x_axis = _Log(min(values) / wider, max(values) * wider, LEFT, WIDTH - RIGHT)
+    lowest = min(min(shares), 0.1)
     height = 240.0
     y_axis = _Log(lowest, 1.0, height - 46, TOP)
     parts = [*_shares(y_axis, lowest), *_ticks(x_axis, TOP, height - 46)]
     for arm, one in zip(ARMS, shown, strict=False):
-        places = [(x_axis.at(value), y_axis.at(share)) for value, share in one.points if value > 0 and share > 0]
+        places = [(x_axis.at(value), y_axis.at(share)) for value, share in one.points]
         line = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         parts.append(tag("path", title(one.name), d=line, class_=arm))
         if len(places) <= 12:
@@ -74,11 +79,27 @@ def tail_chart(what: str, unit: str, series: Sequence[Series]) -> str:
     return _chart(f"{what}: share of samples above each latency", height, parts)
 
 
-def pair_chart(what: str, ratios: Sequence[float], interval: tuple[float, float] | None) -> str:
-    """Return the ratio far/near of each pair as a dot, the mean ratio's interval as a band; ``""`` without pairs."""
-    known = [ratio for ratio in ratios if ratio > 0][:MAX_PAIRS]
+def _drawable(told: Series) -> Series:
+    """Return the points that have a place on both axes."""
+    return Series(name=told.name, points=tuple((x, y) for x, y in told.points if LEAST < x < MOST and 0 < y <= 1))
+
+
+def pair_chart(
+    what: str,
+    ratios: Sequence[float],
+    interval: tuple[float, float] | None,
+    arms: tuple[str, str] = ("near", "far"),
+) -> str:
+    """Return the ratio far/near of each pair as a dot, the mean ratio's interval as a band; ``""`` without pairs.
+
+    ``arms`` are what near and far are called.
+    """
+    one, other = arms
+    known = [min(MOST_RATIO, max(1 / MOST_RATIO, ratio)) for ratio in ratios if ratio > 0][:MAX_PAIRS]
     if not known:
         return ""
+    if interval is not None and not (1 / MOST_RATIO < interval[0] <= interval[1] < MOST_RATIO):
+        interval = None
     most = max(1.02, *(max(ratio, 1 / ratio) for ratio in (*known, *(interval or ()))))
     axis = _Log(1 / most**1.15, most**1.15, LEFT, WIDTH - RIGHT)
     step = 12.0 if len(known) <= 20 else 6.0
@@ -92,11 +113,13 @@ def pair_chart(what: str, ratios: Sequence[float], interval: tuple[float, float]
     for place, ratio in enumerate(known):
         arm = "near" if ratio > 1 else "far"
         parts.append(_mark(arm, axis.at(ratio), TOP + step * (place + 0.5) + 2, f"pair {place + 1}: {ratio:.4g}"))
-    parts.append(label(LEFT, TOP - 18, "far is faster", axis.at(1) - LEFT - 8, SMALL))
-    near = "near is faster"
+    parts.append(label(LEFT, TOP - 18, f"{other} is faster", axis.at(1) - LEFT - 8, SMALL))
+    near = fit(f"{one} is faster", WIDTH - RIGHT - axis.at(1) - 8, SMALL)
     parts.append(label(WIDTH - RIGHT - text_width(near, SMALL), TOP - 18, near, WIDTH, SMALL))
     parts.append(label(2, TOP + 10, "pair 1", LEFT - 6, SMALL))
-    parts.append(label(LEFT, bottom + 32, f"{what}: ratio of each pair, far/near (log scale)", WIDTH - LEFT, SMALL))
+    parts.append(
+        label(LEFT, bottom + 32, f"{what}: ratio of each pair, {other}/{one} (log scale)", WIDTH - LEFT, SMALL)
+    )
     return _chart(f"{what}: ratio of each pair", bottom + 42, parts)
 
 
@@ -189,7 +212,7 @@ def _chart(name: str, height: float, parts: Sequence[str], width: float = WIDTH,
 
 def _shares(axis: _Log, lowest: float) -> Iterator[str]:
     for share in TICKS:
-        if share >= lowest * 0.999:
+        if share >= max(lowest, TICKS[-1]) * 0.999:
             y = axis.at(share)
             yield tag("line", x1=LEFT, y1=y, x2=WIDTH - RIGHT, y2=y, class_="grid")
             yield label(2, y + 4, _SHARES[share], LEFT - 6, SMALL)

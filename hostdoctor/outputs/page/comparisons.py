@@ -1,11 +1,14 @@
 """A comparison of near and far (``hostdoctor compare``) as it is shown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from hostdoctor.measure.verdicts import share
+from hostdoctor.outputs.page.against import TONES, band, words_of
 from hostdoctor.outputs.page.charts import Series, pair_chart, tail_chart
-from hostdoctor.outputs.page.documents import Comparison, Row, Runs
-from hostdoctor.outputs.page.figures import figure, number, percent
-from hostdoctor.outputs.page.model import Chart, Measurement, Tone, Verdict
+from hostdoctor.outputs.page.documents import Comparison, Experiment, Row, Runs, Tail, TrialPlan
+from hostdoctor.outputs.page.figures import figure, number
+from hostdoctor.outputs.page.model import Chart, Measurement, Verdict
+from hostdoctor.outputs.words import plural
 
 METRICS = {
     "ttft": "Time to first token (TTFT)",
@@ -13,11 +16,6 @@ METRICS = {
     "itl": "Inter-token latency (ITL)",
     "e2el": "End-to-end latency",
     "wall": "Wall time",
-}
-TONES: dict[str, Tone] = {
-    "near-faster": "near",
-    "far-faster": "far",
-    "no-measurable-difference": "same",
 }
 _SHARES = {"p50": 0.5, "p99": 0.01}
 
@@ -30,22 +28,8 @@ def of_comparison(told: Comparison, title: str) -> list[Measurement]:
     return shown
 
 
-def words_of(row: Row, arms: tuple[str, str]) -> str:
-    """Return a row's verdict in words; no difference is said as plainly as one."""
-    near, far = arms
-    if row.verdict in ("near-faster", "far-faster") and row.ratio:
-        arm, ratio = (near, row.ratio) if row.verdict == "near-faster" else (far, 1 / row.ratio)
-        return f"{arm} is faster by {percent(ratio - 1)}"
-    if row.verdict == "no-measurable-difference":
-        seen = "" if row.detectable_ratio is None else f" (would have seen ≥ {percent(row.detectable_ratio - 1)})"
-        return f"no measurable difference{seen}"
-    if row.verdict == "unstable":
-        return f"host unstable ({near} against {near} differs)"
-    return f"{row.verdict}{f' ({row.reason})' if row.reason else ''}"
-
-
 def _one(told: Comparison, title: str) -> Measurement:
-    runs = told.runs()
+    runs = told.told_runs()
     primary = told.primary
     headline = ""
     if primary is not None:
@@ -64,19 +48,34 @@ def _one(told: Comparison, title: str) -> Measurement:
 
 def _made(told: Comparison, runs: Runs) -> str:
     every = (*runs.near, *runs.far)
-    parts = [f"{told.pairs} pairs of runs"]
-    parts += [f"model {model}" for model in dict.fromkeys(run.model for run in every if run.model)][:2]
-    parts += list(dict.fromkeys(run.tool for run in every if run.tool))[:2]
-    versions = {name: value for run in every for name, value in run.versions.items()}
-    parts += [f"{name} {value}" for name, value in list(versions.items())[:6]]
+    own = told if isinstance(told, Experiment) else Experiment(pairs=0, metrics={})
+    begun = own.plan or TrialPlan()
     dates = [run.date for run in every if run.date]
-    parts += [f"first run {dates[0]}"] if dates else []
-    return ", ".join(parts)
+    versions = {name: value for run in every for name, value in run.versions.items()} | own.versions
+    parts = [
+        f"{told.pairs} pairs of runs",
+        *[f"model {model}" for model in dict.fromkeys(run.model for run in every if run.model)][:2],
+        *list(dict.fromkeys(run.tool for run in every if run.tool))[:2],
+        own.rate_per_s is not None and f"{number(own.rate_per_s)} requests a second",
+        begun.hostname and f"on {begun.hostname}",
+        begun.hostdoctor and f"hostdoctor {begun.hostdoctor}",
+        *[f"{name} {value}" for name, value in list(versions.items())[:8]],
+        begun.created and f"begun {begun.created}",
+        not begun.created and dates and f"first run {dates[0]}",
+    ]
+    return ", ".join(part for part in parts if isinstance(part, str) and part)
+
+
+def _is_told(row: Row) -> bool:
+    """Whether any pair of runs tells a latency; of wall times, say, the others are not told."""
+    return row.pairs != 0 or row.near_ms is not None or row.far_ms is not None
 
 
 def _verdicts(told: Comparison) -> Iterator[Verdict]:
     for metric, rows in told.metrics.items():
         for quantile, row in rows.items():
+            if not _is_told(row):
+                continue
             yield Verdict(
                 what=f"{METRICS.get(metric, metric)}, {quantile}",
                 near=figure(row.near_ms, "ms", row.near_ci_ms),
@@ -99,25 +98,24 @@ def _samples(row: Row) -> str:
 def _charts(told: Comparison, runs: Runs) -> Iterator[Chart]:
     for metric, rows in told.metrics.items():
         name = METRICS.get(metric, metric)
+        tail = told.tails.get(metric, Tail())
         series = [
-            Series(name=arm, points=tuple(_points(rows, side)))
-            for arm, side in zip(told.arms, ("near", "far"), strict=True)
+            Series(name=arm, points=points or tuple(_points(rows, side)))
+            for arm, side, points in zip(told.arms, ("near", "far"), (tail.near, tail.far), strict=True)
         ]
         counts = rows.get("p99") or rows.get("p50")
-        if counts is not None and (tail := tail_chart(name, "ms", series)):
-            yield Chart(svg=tail, caption=f"{name}: quantiles of all samples of each arm, {_samples(counts)}.")
-        drawn = {quantile: _pairs(runs, metric, quantile, row) for quantile, row in rows.items()}
-        if any(drawn.values()):
-            counts_words = (
-                f"{len(runs.near)} pairs of runs, each dot one; the band is the 95 % interval of the mean ratio"
+        what = "all samples of each arm" if tail.near and tail.far else "p50 and p99 of each arm"
+        if counts is not None and (drawn := tail_chart(name, "ms", series)):
+            yield Chart(svg=drawn, caption=f"{name}: {what}, {_samples(counts)}.")
+        ratios = {quantile: row.pair_ratios or _ratios(runs, metric, quantile) for quantile, row in rows.items()}
+        dots = [pair_chart(quantile, ratios[quantile], band(row.ratio_ci), told.arms) for quantile, row in rows.items()]
+        if any(dots):
+            said = f"{plural(max(map(len, ratios.values())), 'pair')} of runs, each dot one"
+            quantiles = " and ".join(quantile for quantile, told_ratios in ratios.items() if told_ratios)
+            yield Chart(
+                svg="".join(dots),
+                caption=f"{name}, {quantiles}: {said}; the band is the 95 % interval of the mean ratio.",
             )
-            yield Chart(svg="".join(drawn.values()), caption=f"{name}, {' and '.join(drawn)}: {counts_words}.")
-
-
-def _pairs(runs: Runs, metric: str, quantile: str, row: Row) -> str:
-    interval = row.ratio_ci
-    band = (interval[0], interval[1]) if interval and interval[0] and interval[1] else None
-    return pair_chart(quantile, _ratios(runs, metric, quantile), band)
 
 
 def _points(rows: dict[str, Row], side: str) -> Iterator[tuple[float, float]]:
@@ -127,7 +125,7 @@ def _points(rows: dict[str, Row], side: str) -> Iterator[tuple[float, float]]:
             yield value, _SHARES[quantile]
 
 
-def _ratios(runs: Runs, metric: str, quantile: str) -> list[float]:
+def _ratios(runs: Runs, metric: str, quantile: str) -> Sequence[float]:
     found = []
     for near, far in zip(runs.near, runs.far, strict=False):
         one, other = (
@@ -142,11 +140,14 @@ def _notes(told: Comparison) -> Iterator[str]:
     if not told.complete:
         yield "The experiment was interrupted: this is what had been measured."
     if told.primary is not None and told.primary.guard not in (None, "not-applicable"):
-        margin = "" if told.primary.margin is None else f" by more than {percent(told.primary.margin)}"
+        margin = "" if told.primary.margin is None else f" by more than {share(told.primary.margin)}"
         yield f"Guard (no worse at p99{margin}): {told.primary.guard}."
     failed = told.failed_requests
     if failed is not None and (failed.near or failed.far):
         near, far = ("not told" if n is None else str(n) for n in (failed.near, failed.far))
         yield f"Failed requests, left out of every latency: {near} {told.arms[0]}, {far} {told.arms[1]}."
+    untold = [METRICS.get(name, name) for name, rows in told.metrics.items() if not any(map(_is_told, rows.values()))]
+    if untold:
+        yield f"Told by no pair of runs: {', '.join(untold)}."
     yield from (f"{arm}: {where}" for arm, where in told.placement.items())
     yield from told.warnings

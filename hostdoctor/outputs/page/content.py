@@ -19,7 +19,7 @@ from hostdoctor.outputs.words import counts, host_words, link_words, plural
 
 MAX_ACTIONS = 5
 PLAN_COLUMNS = 110
-MAX_FINDINGS, MAX_EVIDENCE, MAX_GAPS, MAX_DRIVES = 120, 16, 150, 128
+MAX_FINDINGS, MAX_EVIDENCE, MAX_GAPS, MAX_DRIVES, MAX_DRAWN = 120, 16, 150, 128, 300
 SECTIONS = (
     ("verdict", "Verdict"),
     ("map", "Map"),
@@ -155,8 +155,12 @@ def _action(one: Shown) -> Action:
 
 
 def _map(report: Report) -> str:
+    """Return the picture; "" where so many devices make none that anybody could read."""
+    host = report.host
+    if len(host.gpus) + len(host.nics) + len(host.nvme) > MAX_DRAWN:
+        return ""
     pairs = [(result.id, finding) for result in report.results for finding in result.findings]
-    return render_topo_svg(report.host, pairs, alone=False)
+    return render_topo_svg(host, pairs, alone=False)
 
 
 def _budget(page: Page) -> dict[str, Any]:

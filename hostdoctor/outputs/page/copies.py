@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from hostdoctor.outputs.page.against import TONES, band, summed
 from hostdoctor.outputs.page.charts import Series, pair_chart, tail_chart
-from hostdoctor.outputs.page.comparisons import TONES
 from hostdoctor.outputs.page.documents import Copies, CopyArm, CopyResult, Quantile
 from hostdoctor.outputs.page.figures import block, early, figure, made, node_id, of_quantile, plain
 from hostdoctor.outputs.page.model import Chart, Figure, Measurement, Table, Verdict
@@ -20,14 +20,13 @@ def of_copies(told: Copies, name: str) -> Measurement:
     versions = f"driver {told.nvidia_driver or 'not told'}, CUDA {told.cuda_version or 'not told'}"
     verdicts = tuple(verdict for result in told.results for verdict in _copy_verdicts(result))
     whole = [verdict for verdict in verdicts if CELLS["far"] in verdict.what] or list(verdicts)
-    slower, same = (sum(verdict.tone == tone for verdict in whole) for tone in ("near", "same"))
-    headline = f"far node against near: near faster in {slower} of {len(whole)} kinds of copy, no difference in {same}"
+    headline, tone = summed(whole, "kinds of copy")
     charts = [chart for result in told.results for chart in _copy_charts(result)]
     return Measurement(
         title=f"Copies between host and {gpu} ({name})",
         made=f"{made(told.circumstances)}; {nodes}; {versions}",
-        headline=headline if whole else "",
-        tone="near" if slower else "same" if whole and same == len(whole) else "unknown",
+        headline=headline,
+        tone=tone,
         verdicts=verdicts,
         tables=tuple(_copy_table(result) for result in told.results),
         charts=tuple(charts),
@@ -112,9 +111,7 @@ def _copy_charts(result: CopyResult) -> Iterator[Chart]:
 def _pairs(result: CopyResult, statistic: str, near: tuple[float, ...], far: tuple[float, ...]) -> str:
     ratios = [b / a for a, b in zip(near, far, strict=False) if a > 0 and b > 0]
     told = (one.paired.ratio_ci for one in result.comparisons if (one.cell, one.statistic) == ("far", statistic))
-    interval = next(told, None)
-    band = (interval[0], interval[1]) if interval and interval[0] and interval[1] else None
-    return pair_chart(f"{statistic} of a run", ratios, band)
+    return pair_chart(f"{statistic} of a run", ratios, band(next(told, None)))
 
 
 def _tail(arm: CopyArm) -> Iterator[tuple[float, float]]:

@@ -31,6 +31,7 @@ class Row(Fact, frozen=True, kw_only=True):
     verdict: str
     reason: str | None = None
     pairs: int | None = None
+    pair_ratios: tuple[float, ...] = ()
     near_samples: int | None = None
     far_samples: int | None = None
 
@@ -78,6 +79,13 @@ class Runs(Fact, frozen=True, kw_only=True):
     far: tuple[Run, ...] = ()
 
 
+class Tail(Fact, frozen=True, kw_only=True):
+    """How each arm's samples are distributed: (milliseconds, share of samples at or above it), ascending."""
+
+    near: tuple[tuple[float, float], ...] = ()
+    far: tuple[tuple[float, float], ...] = ()
+
+
 class Comparison(Fact, frozen=True, kw_only=True):
     """Near against far of one workload; ``production`` is near against the workload as launched today."""
 
@@ -85,6 +93,7 @@ class Comparison(Fact, frozen=True, kw_only=True):
     pairs: int
     primary: Primary | None = None
     metrics: dict[str, dict[str, Row]]
+    tails: dict[str, Tail] = {}  # noqa: RUF012
     failed_requests: Failed | None = None
     warnings: tuple[str, ...] = ()
     provenance: msgspec.Raw = NOTHING
@@ -92,12 +101,45 @@ class Comparison(Fact, frozen=True, kw_only=True):
     complete: bool = True
     placement: dict[str, str] = {}  # noqa: RUF012
 
-    def runs(self) -> Runs:
+    def told_runs(self) -> Runs:
         """Return the runs; none where the provenance tells of none."""
         try:
             return msgspec.json.decode(self.provenance, type=Runs | None) or Runs()
         except (msgspec.DecodeError, RecursionError):
             return Runs()
+
+
+class TrialPlan(Fact, frozen=True, kw_only=True):
+    """Where and when an experiment was begun, and with what."""
+
+    hostname: str | None = None
+    created: str | None = None
+    hostdoctor: str | None = None
+
+
+class Experiment(Comparison, frozen=True, kw_only=True, tag_field="kind", tag="experiment"):
+    """A comparison that ``hostdoctor compare`` ran itself."""
+
+    plan: TrialPlan | None = None
+    rate_per_s: float | None = None
+    versions: dict[str, str] = {}  # noqa: RUF012
+
+
+class AgainstNear(Fact, frozen=True, kw_only=True):
+    """What pairs say of a far cell; ``ratio`` is far/near of times."""
+
+    pairs: int = 0
+    ratio: float | None = None
+    ratio_ci: Interval | None = None
+    p_value: float | None = None
+    detectable_ratio: float | None = None
+    verdict: str
+    reason: str = ""
+
+    @property
+    def row(self) -> Row:
+        """The same as the row of a comparison."""
+        return Row(**{name: getattr(self, name) for name in self.__struct_fields__})
 
 
 class Circumstances(Fact, frozen=True, kw_only=True):
@@ -229,6 +271,16 @@ class NvmeRun(Fact, frozen=True, kw_only=True):
     raw: msgspec.Raw = NOTHING
 
 
+class NvmeComparison(Fact, frozen=True, kw_only=True):
+    """Reads of one kind from a far node against those from the drive's own."""
+
+    cpu_node: int
+    block_bytes: int
+    queue_depth: int
+    statistic: str
+    result: AgainstNear
+
+
 class Nvme(Fact, frozen=True, kw_only=True, tag_field="kind", tag="measure-nvme"):
     """``hostdoctor measure nvme``."""
 
@@ -238,6 +290,7 @@ class Nvme(Fact, frozen=True, kw_only=True, tag_field="kind", tag="measure-nvme"
     drive_node: int | None = None
     fio: str | None = None
     runs: tuple[NvmeRun, ...] = ()
+    comparisons: tuple[NvmeComparison, ...] = ()
     stopped: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -248,6 +301,7 @@ class BatchLatency(Fact, frozen=True, kw_only=True):
     batches: int
     p50_of_batch_means_ns: float
     p99_of_batch_means_ns: float
+    visits_p50_ns: tuple[float, ...] = ()
 
 
 class LatencyDifference(Fact, frozen=True, kw_only=True):
@@ -261,6 +315,7 @@ class Bandwidth(Fact, frozen=True, kw_only=True):
     """Bytes moved a second."""
 
     p50_gbytes_per_s: float
+    visits_gbytes_per_s: tuple[float, ...] = ()
 
 
 class MemoryCell(Fact, frozen=True, kw_only=True):
@@ -276,12 +331,22 @@ class MemoryCell(Fact, frozen=True, kw_only=True):
     skipped: str | None = None
 
 
+class MemoryComparison(Fact, frozen=True, kw_only=True):
+    """Memory of one node against the CPU node's own, by the time of a load or of a byte moved."""
+
+    cpu_node: int
+    memory_node: int
+    statistic: str
+    result: AgainstNear
+
+
 class Memory(Fact, frozen=True, kw_only=True, tag_field="kind", tag="measure-memory"):
     """``hostdoctor measure memory``."""
 
     circumstances: Circumstances
     method: str
     cells: tuple[MemoryCell, ...] = ()
+    comparisons: tuple[MemoryComparison, ...] = ()
     stopped: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -313,7 +378,7 @@ class Watch(Fact, frozen=True, kw_only=True, tag_field="kind", tag="watch-nvme")
 
 
 class _Kind(Fact, frozen=True, kw_only=True):
-    kind: Literal["measure-copy", "measure-nvme", "measure-memory", "watch-nvme", "matrix"] | None = None
+    kind: Literal["experiment", "measure-copy", "measure-nvme", "measure-memory", "watch-nvme", "matrix"] | None = None
 
 
 Document = Comparison | Copies | Nvme | Memory | Watch | MatrixDocument
@@ -330,6 +395,6 @@ def read_document(data: bytes, name: str) -> Document:
             return msgspec.json.decode(data, type=Comparison)
         if kind == "matrix":
             return msgspec.json.decode(data, type=MatrixDocument)
-        return msgspec.json.decode(data, type=Copies | Nvme | Memory | Watch)
+        return msgspec.json.decode(data, type=Experiment | Copies | Nvme | Memory | Watch)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(f"{name}: no document of hostdoctor measure, compare or matrix: {str(error)[:200]}") from None

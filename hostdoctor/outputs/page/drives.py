@@ -1,13 +1,15 @@
 """Drives (``hostdoctor measure nvme``) as they are shown: reads from near and far, and signals without load."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from hostdoctor.outputs.page.charts import Series, tail_chart
-from hostdoctor.outputs.page.documents import DiskMeans, Nvme, NvmeRun, Watch
+from hostdoctor.outputs.page.against import band, summed, verdict_of
+from hostdoctor.outputs.page.charts import Series, pair_chart, tail_chart
+from hostdoctor.outputs.page.documents import DiskMeans, Nvme, NvmeComparison, NvmeRun, Watch
 from hostdoctor.outputs.page.figures import block, early, figure, made, node_id, number, plain
-from hostdoctor.outputs.page.model import Chart, Figure, Measurement, Table
+from hostdoctor.outputs.page.model import Chart, Figure, Measurement, Table, Verdict
+from hostdoctor.outputs.words import plural
 
 NS_PER_US = 1000.0
 
@@ -18,10 +20,15 @@ def of_reads(told: Nvme, name: str) -> Measurement:
     for run in told.runs:
         groups.setdefault((run.block_bytes, run.queue_depth), []).append(run)
     charts = [chart for (size, depth), runs in groups.items() for chart in _nvme_charts(size, depth, runs)]
+    charts += [chart for one in told.comparisons if (chart := _pairs(one, told.runs)) is not None]
+    verdicts = tuple(_verdict(one, told.runs) for one in told.comparisons)
+    headline, tone = summed(verdicts, "kinds of read")
     return Measurement(
         title=f"Reads of {told.drive or told.path or 'a drive'} ({name})",
         made=f"{made(told.circumstances)}; drive on node {node_id(told.drive_node)}; {told.fio or 'fio'}",
-        headline="fio's own figures, read from near and far CPUs; not judged",
+        headline=headline or "fio's own figures; near and far are not judged",
+        tone=tone,
+        verdicts=verdicts,
         tables=tuple(_nvme_table(size, depth, runs) for (size, depth), runs in groups.items()),
         charts=tuple(charts),
         notes=(
@@ -30,6 +37,42 @@ def of_reads(told: Nvme, name: str) -> Measurement:
             *(f"not measured from node {run.cpu_node}: {run.failed}" for run in told.runs if run.failed),
         ),
     )
+
+
+def _quantiles(one: NvmeComparison, runs: Sequence[NvmeRun], *, near: bool) -> list[float]:
+    """Return the quantile of each run of one side, in the order in which they were made, in microseconds."""
+    mine = [
+        run.latency
+        for run in runs
+        if (run.block_bytes, run.queue_depth) == (one.block_bytes, one.queue_depth)
+        and (run.near is True if near else run.cpu_node == one.cpu_node)
+        and run.latency is not None
+    ]
+    values = {"p50": [told.p50_ns for told in mine], "p99": [told.p99_ns for told in mine]}.get(one.statistic, [])
+    return [value / NS_PER_US for value in values]
+
+
+def _what(one: NvmeComparison) -> str:
+    return f"{block(one.block_bytes)}, queue depth {one.queue_depth}: {one.statistic}, from node {one.cpu_node}"
+
+
+def _verdict(one: NvmeComparison, runs: Sequence[NvmeRun]) -> Verdict:
+    near, far = (_middle(_quantiles(one, runs, near=side)) for side in (True, False))
+    return verdict_of(_what(one), near, far, one.result)
+
+
+def _middle(values: list[float]) -> Figure:
+    """Return the median of runs as one of them told it."""
+    return figure(sorted(values)[(len(values) - 1) // 2] if values else None, "µs")
+
+
+def _pairs(one: NvmeComparison, runs: Sequence[NvmeRun]) -> Chart | None:
+    near, far = (_quantiles(one, runs, near=side) for side in (True, False))
+    ratios = [b / a for a, b in zip(near, far, strict=False) if a > 0 and b > 0]
+    drawn = pair_chart(f"{one.statistic} of a run", ratios, band(one.result.ratio_ci))
+    if not drawn:
+        return None
+    return Chart(svg=drawn, caption=f"{_what(one)}: {plural(len(ratios), 'pair')} of runs, each dot one.")
 
 
 def _nvme_table(size: int, depth: int, runs: list[NvmeRun]) -> Table:

@@ -45,12 +45,6 @@ def size(value: int | None, none: str = "not known") -> Figure:
     )
 
 
-def percent(share: float) -> str:
-    """Return a share as per cent with two digits that count: 0.0312 → ``3.1 %``."""
-    value = 100 * share
-    return f"{value:.0f} %" if value >= 9.95 else f"{value:.1f} %" if value >= 0.95 else f"{value:.2g} %"
-
-
 def block(size_bytes: int) -> str:
     """Return the size of a transfer: ``16 KiB``, ``2 MiB``."""
     return f"{size_bytes / (1 << 20):g} MiB" if size_bytes >= 1 << 20 else f"{size_bytes / 1024:g} KiB"

@@ -21,11 +21,11 @@ class Block(Fact, frozen=True, kw_only=True):
     items: tuple[str, ...] = ()
 
 
-def visible(value: Any) -> Any:
+def visible(value: Any, most: int = MOST_CHARACTERS) -> Any:
     """Return what a template prints: text with its control characters made visible, cut where it is endless."""
     if value is None or isinstance(value, (Markup, bool)):
         return value
-    return printable(str(value), MOST_CHARACTERS)
+    return printable(str(value), most)
 
 
 def unbroken(text: str) -> str:
@@ -33,9 +33,9 @@ def unbroken(text: str) -> str:
     return text.replace(" ", "\u00a0").replace("\u00a0[", " [")
 
 
-def verbatim(text: str) -> Markup:
+def verbatim(text: str, most: int = MOST_CODE_CHARACTERS) -> Markup:
     """Return lines of code or of a table as they are; control characters but the line's end are made visible."""
-    cut = text if len(text) <= MOST_CODE_CHARACTERS else text[:MOST_CODE_CHARACTERS] + "\n… cut here"
+    cut = text if len(text) <= most else text[:most] + "\n… cut here"
     return escape("\n".join(printable(line.replace("\t", "    "), MOST_CODE_CHARACTERS) for line in cut.split("\n")))
 
 
