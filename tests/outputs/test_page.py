@@ -301,8 +301,8 @@ def test_a_matrix_is_a_heat_map_for_each_variant() -> None:
     assert len(told.charts) == 2
     for chart in told.charts:
         assert chart.svg.count('class="cell"') == 4
-        assert 'class="holds"' in chart.svg
-        assert 'class="breaks"' in chart.svg
+        assert 'class="heat-holds"' in chart.svg
+        assert 'class="heat-breaks"' in chart.svg
         assert "32,768 tokens × 64: breaks" in chart.svg  # not by colour alone
         assert "4 cells measured" in chart.caption
     said = "\n".join(told.notes)

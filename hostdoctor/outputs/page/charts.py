@@ -36,12 +36,19 @@ STYLE = """
 .hd-chart .weights{fill:var(--hd-near)}
 .hd-chart .kv{fill:var(--hd-nvlink)}
 .hd-chart .cell{stroke:var(--hd-root-edge);stroke-width:1;fill:var(--hd-bg)}
-.hd-chart .holds{fill:var(--hd-near)}
-.hd-chart .breaks{fill:var(--hd-far)}
-.hd-chart .neither{fill:var(--hd-nvme-edge)}
-.hd-chart .struck{fill:var(--hd-switch)}
+.hd-chart .heat-holds{fill:var(--hd-gpu)}
+.hd-chart .heat-breaks{fill:var(--hd-nic)}
+.hd-chart .heat-neither,.hd-chart .heat-failed{fill:var(--hd-nvme)}
+.hd-chart .heat-struck{fill:var(--hd-switch)}
+.hd-chart .bar-holds{fill:var(--hd-near)}
+.hd-chart .bar-breaks{fill:var(--hd-far)}
+.hd-chart .bar-neither{fill:var(--hd-nvme-edge)}
 .hd-chart .free{fill:var(--hd-bg);stroke:var(--hd-node-edge)}
 """
+
+
+INFERRED = "inferred-"
+MOST_SHARE = 2.0
 
 
 class Series(Fact, frozen=True, kw_only=True):
@@ -138,7 +145,7 @@ def memory_bar(node: int, total: int, parts: Sequence[tuple[str, str, int]]) -> 
 class Heat(Fact, frozen=True, kw_only=True):
     """A cell of a heat map: its state (a class of the style), a mark or figure in it, and what its tooltip says.
 
-    ``share`` is how near to its limit it is: from a quarter of it to twice as much the colour deepens.
+    ``share`` is its p99 over its limit: a bar below the figure, full at twice the limit.
     """
 
     state: str
@@ -160,7 +167,7 @@ def heat_map(
     for place, name in enumerate(columns):
         parts.append(label(left + width * place + 4, 14, name, width - 4, SMALL))
     for row, name in enumerate(rows):
-        parts.append(label(2, top + height * row + 16, name, left - 4, SMALL))
+        parts.append(label(2, top + height * row + 15, name, left - 4, SMALL))
         parts += [
             _heat(cells.get((row, c)), left + width * c, top + height * row, width, height) for c in range(len(columns))
         ]
@@ -173,14 +180,14 @@ def _heat(cell: Heat | None, x: float, y: float, width: float, height: float) ->
     frame = tag("rect", x=x, y=y, width=width, height=height, class_="cell")
     if cell is None:
         return frame
-    depth = 0.14 if cell.share is None else 0.12 + 0.3 * min(1.0, max(0.0, math.log2(4 * max(cell.share, 0.01)) / 3))
-    if cell.state in ("holds", "inferred-holds"):
-        depth = 0.54 - depth  # the farther from the limit, the deeper
+    state = cell.state.removeprefix(INFERRED)
+    faint = 0.5 if cell.state.startswith(INFERRED) else None
     colour = tag(
-        "rect", title(cell.tip), x=x, y=y, width=width, height=height, fill_opacity=round(depth, 3),
-        class_=cell.state.removeprefix("inferred-"),
-    )  # fmt: skip
-    return frame + colour + label(x + 4, y + 16, cell.text, width - 6, SMALL, pointer_events="none")
+        "rect", title(cell.tip), x=x, y=y, width=width, height=height, fill_opacity=faint, class_=f"heat-{state}"
+    )
+    length = 0.0 if cell.share is None else (width - 2) * min(1.0, cell.share / MOST_SHARE)
+    bar = tag("rect", x=x + 1, y=y + height - 4, width=length, height=3.0, class_=f"bar-{state}") if length else ""
+    return frame + colour + bar + label(x + 4, y + 14, cell.text, width - 6, SMALL, pointer_events="none")
 
 
 class _Log:

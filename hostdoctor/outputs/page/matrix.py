@@ -9,8 +9,8 @@ from hostdoctor.outputs.page.model import Chart, Figure, Measurement, Table
 from hostdoctor.outputs.words import plural
 
 LEGEND = (
-    "+ holds, × breaks, ? neither, ! failed, - cannot be, . follows from others; the figure is p99 over its limit, of"
-    " the latency that is nearest to it"
+    "+ holds, × breaks, ? neither, ! failed, - cannot be, . follows from others; the figure and the bar are p99 over"
+    " its limit, of the latency that is nearest to it"
 )
 MAX_NOTES = 60
 
