@@ -5,6 +5,7 @@ Only small files of sysfs, procfs and cgroupfs are read, never ``numa_maps`` or 
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 from hostdoctor.agent.model import (
     DeviceKind,
@@ -24,8 +25,8 @@ from hostdoctor.survey.cgroups import MOUNT
 from hostdoctor.survey.nodes import NODES
 from hostdoctor.survey.pci import DEVICES, read_link
 from hostdoctor.survey.pci_details import read_errors
-from hostdoctor.survey.samples import PRESSURE
 
+_RESOURCES: tuple[Literal["cpu", "io", "memory"], ...] = ("cpu", "io", "memory")
 SECTOR_BYTES = 512  # of /proc/diskstats, whatever the drive's own
 MIN_TICKS_MS = 100  # ticks are whole milliseconds: a mean of less is rounding
 DISKSTATS = "/proc/diskstats"
@@ -251,7 +252,7 @@ def numa_stat_path(cgroup: str) -> str:
 
 
 def _pressure(files: Readable) -> Iterator[Pressure]:
-    for resource in PRESSURE:
+    for resource in _RESOURCES:
         stalls = dict(_STALL.findall(files.read(f"/proc/pressure/{resource}") or ""))
         if stalls:
             some, full = stalls.get("some"), stalls.get("full")

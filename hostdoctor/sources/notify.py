@@ -17,7 +17,7 @@ class Notifier:
         self._socket: socket.socket | None = None
         if self._address.startswith(("/", "\0")):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-            self._socket.setblocking(False)  # noqa: FBT003
+            self._socket.setblocking(False)
         self.watchdog_s = _watchdog_s(environment) if self._socket else None
 
     @property
