@@ -176,7 +176,8 @@ class Agent:
             self._count(reload_failures=1)
             self.troubles.note("config", f"the former configuration stays: {error}")
         else:
-            self.troubles.over("config", "read again")
+            self.troubles.over("config", "is valid again")
+            self.tools.log.write(INFO, "the configuration was read again")
             self._ask = "reload"
         self.tools.teller.ready(self._status_line())
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hostdoctor.sources.forked import Job
 
 app = typer.Typer(
-    help="Watch this host: survey it again and again, read cheap signals in between, tell what appears, changes, clears."
+    help="Watch this host: survey it again and again, read cheap signals between, tell what appears, changes, clears."
     " SIGHUP reads the configuration again, SIGTERM ends it. Every option is also a key of [agent] in the file.",
     epilog="Exit status: 0 after SIGTERM, SIGINT or SIGQUIT; 64 for a bad option or configuration.",
     add_completion=False,
