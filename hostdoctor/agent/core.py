@@ -23,7 +23,7 @@ from hostdoctor.agent.signals import (
     why_survey,
 )
 from hostdoctor.agent.state import Memory
-from hostdoctor.agent.surveying import ERRORS, LONG_SAMPLE_S, Counted, Remembered, Surveyed, Wish, decode
+from hostdoctor.agent.surveying import ERRORS, LONG_SAMPLE_S, Counted, Remembered, Surveyed, Wish, decode, preload
 from hostdoctor.agent.troubles import Troubles
 from hostdoctor.agent.usual import EVERY_S, usual_latency, with_means
 from hostdoctor.diagnosis.api import Rule
@@ -279,6 +279,7 @@ class Agent:
     def _survey_ended(self, surveyed: Surveyed, now: float) -> None:
         self.job = None
         self._next_survey = now + self.setup.settings.interval_s
+        preload(surveyed.modules)
         self._count(surveys=1)
         self.troubles.over("survey", "works again")
         at = self.tools.wall()
@@ -291,7 +292,7 @@ class Agent:
             status=surveyed.status,
             unknown=surveyed.unknown,
         )
-        self._last = msgspec.structs.replace(surveyed, results=(), counted=Counted(at=0.0, counters={}))
+        self._last = msgspec.structs.replace(surveyed, results=(), modules=(), counted=Counted(at=0.0, counters={}))
         self._results, self._watched = surveyed.results, surveyed.watched
         self._keep_counters(surveyed.counted)
         self._keep_map(surveyed)
