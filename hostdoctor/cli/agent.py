@@ -140,8 +140,8 @@ def accept_baseline(
     kept.save(memory, ())
     kept.close()
     devices = surveyed.candidate.devices
-    counts = [f"{sum(d.kind == kind for d in devices)} {kind}s" for kind in ("GPU", "NIC", "drive")]
-    emit(f"accepted: {', '.join(counts)}, {len(surveyed.candidate.nodes)} nodes\n")
+    counts = [f"{kind}s {sum(d.kind == kind for d in devices)}" for kind in ("GPU", "NIC", "drive")]
+    emit(f"accepted: {', '.join(counts)}, NUMA nodes {len(surveyed.candidate.nodes)}\n")
 
 
 @app.command("history", help="Print the transitions that the agent has recorded, the oldest first.")
