@@ -283,6 +283,7 @@ class Agent:
         self._count(surveys=1)
         self.troubles.over("survey", "works again")
         at = self.tools.wall()
+        self._log_verdict(surveyed)
         self._survey_at = now
         self._survey = SurveyState(
             ended_at=at,
@@ -307,6 +308,19 @@ class Agent:
         self._save()
         self.tools.teller.status(self._status_line())
         self._publish()
+
+    def _log_verdict(self, surveyed: Surveyed) -> None:
+        """Log another status than the last survey's, and acceptances that have ended since."""
+        was, last = self._survey, self._last
+        if was is None or (was.status, was.unknown) != (surveyed.status, surveyed.unknown):
+            why = f" ({surveyed.unknown})" if surveyed.unknown else ""
+            before = f", was {was.status}" if was else ""
+            self.tools.log.write(
+                NOTICE, f"status {surveyed.status}{why}{before}", {"HOSTDOCTOR_STATUS": surveyed.status}
+            )
+        for note in surveyed.notes:
+            if last is None or note not in last.notes:
+                self.tools.log.write(NOTICE, note)
 
     def _keep_counters(self, counted: Counted) -> None:
         if self._counted and counted.at - self._counted[-1].at < SHORT_SAMPLE_S and len(self._counted) > 1:

@@ -47,15 +47,18 @@ class Settings(Fact, frozen=True, kw_only=True):
         return 2 * self.timeout_s + 30.0
 
 
-def settle(given: AgentTable, file: AgentTable) -> Settings:
-    """Return the settings; raise UsageError for a value that cannot be."""
+def settle(given: AgentTable, file: AgentTable, *, is_rehearsal: bool = False) -> Settings:
+    """Return the settings; raise UsageError for a value that cannot be.
+
+    A rehearsal on another root than this host's keeps no state unless told where.
+    """
     default = Settings()
     names = AgentTable.__struct_fields__
     chosen: dict[str, Any] = {name: _first(getattr(given, name), getattr(file, name)) for name in names}
     settings = Settings(
         interval_s=_seconds("interval", chosen["interval"], default.interval_s, 1.0, DAY_S),
         signals_s=_seconds("signals", chosen["signals"], default.signals_s, 0.5, DAY_S),
-        state=_path("state", chosen["state"]) or default_state(),
+        state=_path("state", chosen["state"]) or (None if is_rehearsal else default_state()),
         history_days=_seconds("history-days", chosen["history_days"], default.history_days, 1.0, 36500.0),
         textfile=_path("textfile", chosen["textfile"]),
         listen=chosen["listen"] or None,

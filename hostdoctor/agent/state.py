@@ -115,6 +115,14 @@ class State:
             raise StateError(self.path, error) from None
         self._saved.update(changed)
 
+    def is_readable(self) -> bool:
+        """Tell whether the file can be opened now."""
+        try:
+            self._connect()
+        except (sqlite3.Error, OSError):
+            return False
+        return True
+
     def changed_elsewhere(self) -> bool:
         """Tell whether another process (``accept-baseline``) has written since the last load."""
         try:

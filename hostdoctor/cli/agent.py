@@ -110,7 +110,7 @@ def agent(
         _refuse_options_before(context)
         return
     folder = _folder(from_)
-    _serve(lambda: _setup(given, config), folder)
+    _serve(lambda: _setup(given, config, is_rehearsal=folder is not None), folder)
 
 
 @app.command(
@@ -128,7 +128,7 @@ def accept_baseline(
     from hostdoctor.agent.surveying import Remembered, make_survey
     from hostdoctor.errors import SourceError
 
-    setup = _setup(AgentTable(state=state, timeout=timeout), config)
+    setup = _setup(AgentTable(state=state, timeout=timeout), config, is_rehearsal=from_ is not None)
     kept = _state(setup.settings)
     surveyed = make_survey(_source(setup.settings, _folder(from_)), (), setup.wish, Remembered())
     if surveyed.candidate is None:
@@ -206,7 +206,7 @@ def _serve(load: "Callable[[], Setup]", folder: str | None) -> None:
         return Uevents()
 
     if setup.settings.state is None:
-        journal.write(4, "state is not kept: give --state, or make /var/lib/hostdoctor writable")
+        journal.write(4, "state is not kept: no --state is given, and /var/lib/hostdoctor cannot be written")
     recorder = Recorder(_state(setup.settings) if setup.settings.state else None)
     gc.collect()
     gc.freeze()  # what is there by now stays: surveys in forked children need not copy it
@@ -234,7 +234,7 @@ def _source(settings: Settings, folder: str | None) -> "Source":
     return source
 
 
-def _setup(given: AgentTable, config: Path | None) -> "Setup":
+def _setup(given: AgentTable, config: Path | None, *, is_rehearsal: bool = False) -> "Setup":
     """Return what options, environment and file come to; raise UsageError for what is not valid."""
     from hostdoctor.agent.core import Setup
     from hostdoctor.agent.surveying import Wish
@@ -243,7 +243,7 @@ def _setup(given: AgentTable, config: Path | None) -> "Setup":
     from hostdoctor.diagnosis.registry import load_rules
 
     file = read_config(config)
-    settings = settle(given, file.agent)
+    settings = settle(given, file.agent, is_rehearsal=is_rehearsal)
     rules = load_rules([Path(folder) for folder in settings.checks_dirs])
     _refuse_unknown(config or DEFAULT, rules, file.accept)
     ask = Ask(model_path=settings.model_path, kv_path=settings.kv_path)
@@ -290,7 +290,7 @@ def _state(settings: Settings) -> "State":
     from hostdoctor.agent.state import State
 
     if settings.state is None:
-        raise UsageError("--state: give a file: /var/lib/hostdoctor cannot be written")
+        raise UsageError("--state: give a file")
     path = Path(settings.state)
     if path.is_dir() or not path.parent.is_dir():
         raise UsageError(f"--state: {'a folder' if path.is_dir() else 'no such folder'}: {settings.state[:120]!r}")

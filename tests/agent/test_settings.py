@@ -121,8 +121,11 @@ def test_a_bad_option_is_one_line_and_usage(served: list[Settings], arguments: t
     assert says in ran.err
 
 
-def test_the_state_is_kept_in_systemds_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_is_kept_in_systemds_folder_but_not_that_of_another_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    assert settle(AgentTable(), AgentTable(), is_rehearsal=True).state is None
     assert settle(AgentTable(), AgentTable()).state == str(tmp_path / "state.db")
 
 
