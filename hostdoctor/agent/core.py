@@ -401,8 +401,7 @@ class Agent:
     def _adopt(self, setup: Setup) -> None:
         """Take a new configuration as a whole; what raises leaves the former one."""
         old, new = self.setup.settings, setup.settings
-        if (old.textfile, old.listen) != (new.textfile, new.listen):
-            self._publishing.adopt(new)
+        self._publishing.adopt(new)
         if new.state != old.state:
             self.tools.log.write(WARNING, "another state takes a restart: the former one is kept until then")
         now = self.tools.monotonic()

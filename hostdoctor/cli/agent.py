@@ -80,6 +80,12 @@ def agent(
         str | None,
         typer.Option(envvar="HOSTDOCTOR_LISTEN", metavar="ADDRESS:PORT", help="Serve metrics there: 127.0.0.1:9797."),
     ] = None,
+    listen_anywhere: Annotated[
+        bool | None,
+        typer.Option(
+            "--listen-anywhere", envvar="HOSTDOCTOR_LISTEN_ANYWHERE", help="Let --listen name other than loopback."
+        ),
+    ] = None,
     timeout: TimeoutOption = None,
     checks_dir: ChecksOption = None,
     model_path: Annotated[
@@ -101,6 +107,7 @@ def agent(
         history_days=history_days,
         textfile=textfile,
         listen=listen,
+        listen_anywhere=listen_anywhere,
         timeout=timeout,
         checks_dir=tuple(checks_dir) if checks_dir else None,
         model_path=model_path,
@@ -267,12 +274,13 @@ def _publishers(settings: Settings) -> "dict[tuple[str, str], Callable[[], Publi
         folder = settings.textfile
         wanted["textfile", folder] = lambda: _made("textfile", "TextfilePublisher", Path(folder))
     if settings.listen is not None:
-        address = settings.listen
-        wanted["listen", address] = lambda: _made("listener", "ListenPublisher", address)
+        address, anywhere = settings.listen, settings.listen_anywhere
+        key = f"{address}{' anywhere' if anywhere else ''}"
+        wanted["listen", key] = lambda: _made("listener", "ListenPublisher", address, anywhere=anywhere)
     return wanted
 
 
-def _made(module: str, name: str, argument: object) -> "Publisher":
+def _made(module: str, name: str, argument: object, **more: object) -> "Publisher":
     import importlib
 
     try:
@@ -281,7 +289,7 @@ def _made(module: str, name: str, argument: object) -> "Publisher":
         raise UsageError(
             f"--{name.lower().removesuffix('publisher')}: needs {error.name} (hostdoctor[agent])"
         ) from None
-    made: Publisher = kind(argument)
+    made: Publisher = kind(argument, **more)
     return made
 
 

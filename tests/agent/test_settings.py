@@ -1,5 +1,6 @@
 """What holds: option, else environment, else file, else default."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ VALUES: dict[str, Any] = {
     "history-days": 3.0,
     "textfile": "/tmp/t",
     "listen": "127.0.0.1:9797",
+    "listen-anywhere": True,
     "timeout": 7.0,
     "checks-dir": [],
     "model-path": "/m",
@@ -66,10 +68,10 @@ def test_every_key_is_an_option_and_a_variable(
 ) -> None:
     keys = set(AgentTable.__struct_encode_fields__)
     assert keys == set(VALUES)
-    text = "".join(f"{key} = {value!r}\n" for key, value in VALUES.items())
+    text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in VALUES.items())
     assert agent("--config", config(tmp_path, f"[agent]\n{text}")).status == 0
-    options = [word for key, value in VALUES.items() if value != [] for word in (f"--{key}", str(value))]
-    assert agent(*options).status == 0
+    options = [f"--{key}={value}" for key, value in VALUES.items() if value not in ([], True)]
+    assert agent(*options, "--listen-anywhere").status == 0
     for key, value in VALUES.items():
         if value != []:
             monkeypatch.setenv(f"HOSTDOCTOR_{key.upper().replace('-', '_')}", str(value))
