@@ -27,6 +27,7 @@ from hostdoctor.agent.surveying import ERRORS, LONG_SAMPLE_S, Counted, Remembere
 from hostdoctor.agent.troubles import Troubles
 from hostdoctor.agent.usual import EVERY_S, usual_latency, with_means
 from hostdoctor.diagnosis.api import Rule
+from hostdoctor.diagnosis.drift import completed
 from hostdoctor.diagnosis.report import CheckResult
 from hostdoctor.errors import HostdoctorError
 from hostdoctor.sources.base import Readable
@@ -334,10 +335,11 @@ class Agent:
             self._errors.append(Counted(at=counted.at, counters=errors))
 
     def _keep_map(self, surveyed: Surveyed) -> None:
-        """Keep the engines' splits, and accept the first whole map."""
-        self._memory = msgspec.structs.replace(self._memory, splits=surveyed.splits)
-        if self._memory.baseline is None and surveyed.candidate is not None:
-            self._memory = msgspec.structs.replace(self._memory, baseline=surveyed.candidate)
+        """Keep the engines' splits; accept the first whole map, and add to it what was not known then."""
+        baseline, now = self._memory.baseline, surveyed.candidate
+        whole = now if baseline is None else baseline if now is None else completed(baseline, now)
+        self._memory = msgspec.structs.replace(self._memory, splits=surveyed.splits, baseline=whole)
+        if baseline is None and whole is not None:
             self.tools.log.write(
                 NOTICE, "this map is accepted as the baseline: later ones are compared with it (HD904)"
             )

@@ -140,9 +140,6 @@ def accept_baseline(
     surveyed = make_survey(_source(setup.settings, _folder(from_)), (), setup.wish, Remembered())
     if surveyed.candidate is None:
         raise SourceError("not accepted: PCI functions are not known, or the NVIDIA driver does not answer")
-    said = kept.open(time.time())
-    if said is not None:
-        typer.echo(f"hostdoctor: {said}", err=True)
     memory = replace(kept.load(), baseline=surveyed.candidate, splits={})
     kept.save(memory, ())
     kept.close()
