@@ -19,7 +19,7 @@ import hostdoctor.cli.agent  # noqa: F401  all that each start would import anew
 from hostdoctor.cli import main
 
 LONGEST_S, A_WRITE_S = 0.8, 0.03
-PATIENCE_S = 30.0
+PATIENCE_S = 10.0
 WIDTHS = ("16\n", "8\n", "4\n")
 
 
@@ -66,25 +66,16 @@ def sound(path: str) -> str:
 
 
 def until_it_writes(path: str) -> None:
-    """Wait for the state's log to change: the agent is at its work then."""
-    log = Path(f"{path}-wal")
-    before, deadline = stamp(log), time.monotonic() + PATIENCE_S
-    while stamp(log) == before and time.monotonic() < deadline:
+    """Wait for something in the state's log, which was not there before: the agent is at its work then."""
+    log, deadline = Path(f"{path}-wal"), time.monotonic() + PATIENCE_S
+    while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.001)
-
-
-def stamp(path: Path) -> tuple[int, int]:
-    """Return what changes with a file's content."""
-    try:
-        told = path.stat()
-    except OSError:
-        return 0, 0
-    return told.st_size, told.st_mtime_ns
 
 
 def kill_once(number: int, chance: random.Random, root: str, path: str, log: str, link: Path) -> dict[str, object]:
     """Start an agent, kill it at any time or while it writes, look at what is left."""
-    link.write_text(WIDTHS[number // 2 % len(WIDTHS)])
+    sound(path)  # with the last one gone this empties its log
+    link.write_text(WIDTHS[number % len(WIDTHS)])
     pid = start(["--from", root, "--state", path, "--interval", "1", "--signals", "0.5"], log)
     if number % 2:
         until_it_writes(path)
