@@ -77,7 +77,7 @@ class NodeMemory(Fact, frozen=True, kw_only=True):
 
     ``kreclaimable_bytes`` is what the kernel could give back of its own, ``unevictable_bytes`` includes what mlock
     holds; pinned CUDA memory counts in ``shmem_bytes`` or, when registered, in ``anon_bytes``. ``pinned_bytes`` are the
-    user pages that drivers hold (``nr_foll_pin_*`` of nodeN/vmstat): what RDMA registered or CUDA, not what CUDA allocated.
+    user pages that drivers hold (``nr_foll_pin_*`` of nodeN/vmstat): registered memory, not what CUDA itself allocated.
     """
 
     free_bytes: int | None = None
