@@ -31,6 +31,7 @@ COMMANDS = {
     "measure": "Near against far: memory, drives, copies, measured on this host.",
     "compare": "Run a workload by turns near and far, or compare its results: p99 with intervals.",
     "report": "Write everything known about this host on one self-contained page.",
+    "agent": "Watch this host as a service: surveys, events, history, what drifted.",
 }
 
 

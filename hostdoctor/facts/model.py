@@ -7,6 +7,7 @@ Units are in the names. BDFs are canonical (``0000:3b:00.0``), CPU lists as the 
 from typing import Literal
 
 from hostdoctor.facts.base import Fact
+from hostdoctor.facts.history import Baseline, PlacedBefore
 from hostdoctor.facts.processes import Process
 
 SCHEMA_VERSION = "1"
@@ -421,7 +422,8 @@ class Measured(Fact, frozen=True, kw_only=True):
 class Host(Fact, frozen=True, kw_only=True):
     """Everything that one survey established. ``settings`` maps sysctl-like names to the text the kernel showed.
 
-    ``processes`` are those that use a GPU, on the running host alone, their memory not looked at.
+    ``processes`` are those that use a GPU, on the running host alone, their memory not looked at. ``baseline`` and
+    ``placed_before`` are what the agent remembers; without it there is neither.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -450,3 +452,5 @@ class Host(Fact, frozen=True, kw_only=True):
     memory_groups: tuple[MemoryGroup, ...] = ()
     processes: tuple[Process, ...] = ()
     measured: Measured = Measured()
+    baseline: Baseline | None = None
+    placed_before: tuple[PlacedBefore, ...] = ()
