@@ -78,7 +78,7 @@ def parse_head(head: bytes) -> Request | int:
 
 
 def _fields(lines: list[bytes]) -> dict[str, str] | None:
-    fields: dict[str, str] = msgspec.field(default_factory=dict)
+    fields: dict[str, str] = {}
     for line in lines:
         told = _FIELD.fullmatch(line)
         if told is None:

@@ -36,7 +36,7 @@ class ListenPublisher:
     """Answers scrapes with the last snapshot, on one thread of its own.
 
     ``anywhere`` allows an address that other hosts can reach. Raises UsageError for what is no address and for such a
-    one without that, OutputError where it cannot be listened on, HostdoctorError's UsageError without the library.
+    one without that, and without prometheus-client; OutputError where it cannot be listened on.
     """
 
     def __init__(self, address: str, *, anywhere: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -50,8 +50,15 @@ class ListenPublisher:
         self._server = Server(listening, self.answer)
 
     def __call__(self, snapshot: Snapshot) -> None:
-        """Keep it for the scrapes to come."""
+        """Keep it for the scrapes to come; raise OutputError where nobody answers them any more."""
         self._snapshot, self._given_at = snapshot, self._clock()
+        if not self._server.is_running:
+            raise OutputError("--listen: answers no more")
+
+    @property
+    def connections(self) -> int:
+        """How many clients there are now."""
+        return self._server.connections
 
     def close(self) -> None:
         """Stop listening."""

@@ -61,6 +61,16 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="hostdoctor-listen", daemon=True)
         self._thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        """Its thread answers."""
+        return self._thread.is_alive()
+
+    @property
+    def connections(self) -> int:
+        """How many clients there are now."""
+        return len(self._connections)
+
     def close(self) -> None:
         """Stop answering; every connection ends. Returns when the thread has ended."""
         self._waker.close()
@@ -145,10 +155,9 @@ class Server:
         if isinstance(request, int):
             return encode(Response(status=request))
         try:
-            response = self._answer(request)
+            return encode(self._answer(request), with_body=request.method != "HEAD")
         except Exception:  # noqa: BLE001  whatever it is, the client gets no part of it and the thread lives on
-            response = Response(status=500)
-        return encode(response, with_body=request.method != "HEAD")
+            return encode(Response(status=500))
 
     def _write(self, connection: Connection) -> None:
         connection.rest = connection.rest[connection.client.send(connection.rest) :]

@@ -1,0 +1,10 @@
+"""What the tests of metrics and monitoring share."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def documentation() -> str:
+    return (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text(encoding="utf-8")
