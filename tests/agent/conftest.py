@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import root_of
+
+__all__ = ["root_of"]
+
 
 @pytest.fixture(scope="session")
 def documentation() -> str:

@@ -12,17 +12,21 @@ from hostdoctor.errors import OutputError, UsageError
 from tests.agent.snapshots import healthy, sick
 
 
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def test_a_snapshot_becomes_a_file_that_others_may_read(tmp_path: Path) -> None:
     TextfilePublisher(tmp_path)(healthy())
     text = (tmp_path / NAME).read_text(encoding="utf-8")
     assert 'hostdoctor_status{status="ok"} 1\n' in text
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o644
-    assert os.listdir(tmp_path) == [NAME]
+    assert names_in(tmp_path) == [NAME]
 
 
 def test_the_collector_reads_no_file_in_the_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda _: seen.extend(os.listdir(tmp_path)))
+    monkeypatch.setattr(os, "fsync", lambda _: seen.extend(names_in(tmp_path)))
     TextfilePublisher(tmp_path)(healthy())
     assert len(seen) == 1
     assert not seen[0].endswith(".prom")
@@ -63,7 +67,7 @@ def test_a_full_disk_leaves_the_last_file(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(OutputError, match="No space left on device"):
         publish(sick())
     assert (tmp_path / NAME).read_bytes() == before
-    assert os.listdir(tmp_path) == [NAME]
+    assert names_in(tmp_path) == [NAME]
 
 
 def test_a_new_agent_takes_away_what_a_killed_one_left(tmp_path: Path) -> None:
@@ -71,7 +75,7 @@ def test_a_new_agent_takes_away_what_a_killed_one_left(tmp_path: Path) -> None:
     (tmp_path / f".{NAME}.abc123").write_text("hostdoctor_agent_sur", encoding="utf-8")
     (tmp_path / "other.prom").write_text("other 1\n", encoding="utf-8")
     TextfilePublisher(tmp_path)
-    assert os.listdir(tmp_path) == ["other.prom"]
+    assert names_in(tmp_path) == ["other.prom"]
 
 
 def test_an_agent_that_ends_takes_its_file_away(tmp_path: Path) -> None:
@@ -79,7 +83,7 @@ def test_an_agent_that_ends_takes_its_file_away(tmp_path: Path) -> None:
     publish(healthy())
     publish.close()
     publish.close()
-    assert os.listdir(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
