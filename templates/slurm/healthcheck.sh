@@ -14,6 +14,7 @@ line=$(hostdoctor check --quick --exit-style gate --fail-on critical --format na
 status=$?
 line=${line%%|*}
 line=${line% }
+case $line in HOSTDOCTOR*) ;; *) status=70 ;; esac # a Python that cannot start ends with 1, too
 
 if [ "$status" -gt 1 ]; then
   logger -t hostdoctor -p daemon.warning "the health check could not be made (status $status)"

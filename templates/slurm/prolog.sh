@@ -12,6 +12,7 @@ gpus=${SLURM_JOB_GPUS:-}
 
 line=$(hostdoctor check --quick --exit-style gate --fail-on critical --format nagios --gpus "$gpus")
 status=$?
+case $line in HOSTDOCTOR*) ;; *) status=70 ;; esac # a Python that cannot start ends with 1, too
 case $status in
   0) exit 0 ;;
   1)

@@ -108,9 +108,9 @@ class Node:
         path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         path.chmod(0o755)
 
-    def run(self, script: str, *, status: int, state: str = STATES["idle"], **variables: str) -> int:
-        self.double("hostdoctor", f'printf "%s " "$@" >"{self.folder}/asked"; echo "{LINE}"; exit {status}')
-        told = f'if [ "$1" = show ]; then echo "{state}"; else echo "$*" >>"{self.folder}/told"; fi'
+    def run(self, script: str, *, status: int, state: str = "idle", line: str = LINE, **variables: str) -> int:
+        self.double("hostdoctor", f'printf "%s " "$@" >"{self.folder}/asked"; echo "{line}"; exit {status}')
+        told = f'if [ "$1" = show ]; then echo "{STATES[state]}"; else echo "$*" >>"{self.folder}/told"; fi'
         self.double("scontrol", told)
         self.double("logger", f'echo "$*" >>"{self.folder}/logged"')
         environment = {
@@ -149,7 +149,7 @@ class TestSlurm:
         ],
     )
     def test_the_health_check_drains_and_resumes(self, node: Node, status: int, state: str, told: str) -> None:
-        assert node.run("healthcheck.sh", status=status, state=STATES[state]) == 0
+        assert node.run("healthcheck.sh", status=status, state=state) == 0
         assert node.read("told") == told
         assert ("could not be made" in node.read("logged")) == (status > 1)
 
@@ -158,6 +158,11 @@ class TestSlurm:
         assert node.run("prolog.sh", status=status, SLURM_JOB_GPUS="4,5", SLURM_JOB_ID="77") == ended
         assert node.read("asked").endswith("--gpus 4,5 ")
         assert ("job 77" in node.read("logged")) == (status != 0)
+
+    def test_a_program_that_cannot_start_drains_nothing(self, node: Node) -> None:
+        assert node.run("healthcheck.sh", status=1, line="") == 0
+        assert node.run("prolog.sh", status=1, line="", SLURM_JOB_GPUS="0") == 0
+        assert (node.read("told"), node.read("logged").count("status 70")) == ("", 2)
 
     def test_a_job_without_gpus_is_not_looked_at(self, node: Node) -> None:
         assert node.run("prolog.sh", status=1) == 0
