@@ -5,7 +5,7 @@ import pytest
 
 from hostdoctor.agent.metrics import snapshot_families
 from hostdoctor.agent.model import Counters, Snapshot
-from hostdoctor.outputs.metric_names import METRICS, PREFIX
+from hostdoctor.outputs.metric_names import PREFIX
 from hostdoctor.outputs.prometheus import Family, render_prometheus
 from tests.agent.snapshots import GIB, NVME0, engine, finding, healthy, sick
 from tests.support.promtool import promtool
@@ -106,7 +106,3 @@ def test_every_counter_of_the_agent_is_told() -> None:
 @pytest.mark.parametrize("snapshot", [healthy(), sick()], ids=["healthy", "sick"])
 def test_promtool_finds_nothing_to_say(snapshot: Snapshot) -> None:
     promtool("check", "metrics", text=render_prometheus(snapshot_families(snapshot)))
-
-
-def test_every_metric_is_in_the_documentation(documentation: str) -> None:
-    assert [name for name in METRICS if f"`{PREFIX}{name}`" not in documentation] == []
