@@ -30,7 +30,7 @@ unit: $(READY)
 
 # The real vLLM on CPUs: some minutes and 3.5 GB the first time; not part of `make test`.
 test-e2e: $(READY)
-	$(BIN)/pytest tests/e2e -m e2e
+	$(BIN)/pytest tests/e2e tests/agent -m e2e
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.bench_startup
