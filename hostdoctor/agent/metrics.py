@@ -90,6 +90,7 @@ def _node_rows(node: NodeState) -> Iterator[Row]:
     yield "numa_node_memory_size_bytes", labels, node.total_bytes
     yield "numa_node_memory_free_bytes", labels, node.free_bytes
     yield "numa_node_memory_available_bytes", labels, node.available_bytes
+    yield "numa_node_memory_pinned_bytes", labels, node.pinned_bytes
     yield "numa_node_memory_shared_bytes", labels, node.shmem_bytes
     yield "numa_node_memory_unevictable_bytes", labels, node.unevictable_bytes
     yield "numa_node_memory_budget_bytes", labels, node.pinnable_bytes

@@ -86,6 +86,12 @@ def test_no_share_where_the_gpus_nodes_are_not_known() -> None:
     assert value(snapshot, "gpu_process_memory_bytes", kind="shared", node="0") == GIB
 
 
+def test_a_nodes_memory() -> None:
+    told = {name: value(healthy(), f"numa_node_memory_{name}_bytes", node="1") for name in ("available", "pinned")}
+    assert told == {"available": 300 * GIB, "pinned": GIB}
+    assert value(healthy(), "numa_node_memory_budget_bytes", node="1") == 250 * GIB
+
+
 def test_times_are_in_seconds() -> None:
     assert value(healthy(), "nvme_read_await_seconds", device="nvme0n1") == 0.00025
     assert value(healthy(), "pressure_waiting_seconds_total", resource="memory") == 1.5
