@@ -105,7 +105,8 @@ class NodeState(Fact, frozen=True, kw_only=True):
     """A NUMA node's memory. Sizes of ``nodeN/meminfo`` are of the last cheap reading.
 
     ``available_bytes`` (the kernel's MemAvailable rule for the node), ``pinnable_bytes`` (the budget: what may be
-    pinned there) and ``pinned_bytes`` (pages that drivers hold) are of the last survey. ``unevictable_bytes`` holds what is locked, ``shmem_bytes`` what CUDA pins.
+    pinned there) and ``pinned_bytes`` (pages that drivers hold) are of the last survey. ``unevictable_bytes`` holds
+    what is locked, ``shmem_bytes`` what CUDA pins.
     """
 
     id: int

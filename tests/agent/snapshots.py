@@ -99,7 +99,8 @@ def healthy(now: float = 1_800_000_000.0) -> Snapshot:
             ),
         ),
         nodes=tuple(
-            NodeState(id=node, pinnable_bytes=250 * GIB, pinned_bytes=GIB, unevictable_bytes=1 << 20, **sizes) for node in (0, 1)
+            NodeState(id=node, pinnable_bytes=250 * GIB, pinned_bytes=GIB, unevictable_bytes=1 << 20, **sizes)
+            for node in (0, 1)
         ),
         placements=(engine(near_gib=10, far_gib=0),),
         pressure=(Pressure(resource="memory", some_total_us=1_500_000, full_total_us=500_000),),
