@@ -1,5 +1,6 @@
 """The application: names of commands, lazy loading, and what errors mean for the exit status."""
 
+import contextlib
 import gc
 import importlib
 import io
@@ -129,5 +130,6 @@ def _usage(error: typer.TyperException) -> int:
 def _say(text: str, status: int) -> int:
     from hostdoctor.outputs.words import printable
 
-    typer.echo(f"hostdoctor: {printable(text)}", err=True)
+    with contextlib.suppress(OSError):  # where nobody can be told, the status still tells
+        typer.echo(f"hostdoctor: {printable(text)}", err=True)
     return status

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 QUIET_BYTES = 20 << 20  # about two seconds of reading
 
+_WITH_FILES = ("near", "far", "control", "metric", "margin", "force", "format_")
+_WITH_RESUME = ("resume", "force", "format_", "dry_run", "from_")
+
 app = typer.Typer(add_completion=False)
 
 FILES = "Results taken elsewhere"
@@ -39,6 +42,7 @@ FILES = "Results taken elsewhere"
     " stand for the run's own. Ctrl-C keeps what was measured; --resume goes on.",
 )
 def compare(
+    context: typer.Context,
     command: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- COMMAND…]", help="The workload; with --server, the client that drives it."),
@@ -133,6 +137,7 @@ def compare(
     if near or far or control:
         if command or server or resume:
             raise UsageError("compare: --near and --far are results taken elsewhere: give no command with them")
+        _refuse_others(context, _WITH_FILES, "--near and --far are results taken elsewhere")
         return _files(
             near or [],
             far or [],
@@ -142,6 +147,8 @@ def compare(
             force=force,
             format_=format_,
         )
+    if resume is not None and not (command or server):
+        _refuse_others(context, _WITH_RESUME, "--resume goes on by its own options")
     from hostdoctor.cli.comparing import Asked, run_here
 
     asked = Asked(
@@ -176,6 +183,14 @@ def compare(
         elsewhere=tuple(from_ or ()),
     )
     return run_here(asked)
+
+
+def _refuse_others(context: typer.Context, allowed: tuple[str, ...], why: str) -> None:
+    """Raise UsageError for an option on the command line that would be passed over in silence."""
+    for parameter in context.command.params:
+        told_by = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in allowed and told_by is not None and told_by.name == "COMMANDLINE":
+            raise UsageError(f"compare: {why}: {parameter.opts[0]} says nothing there")
 
 
 def _files(
@@ -223,7 +238,7 @@ def _runs(name: str) -> "tuple[RunResult, ...]":
     from hostdoctor.sources.texts import read_text_file
     from hostdoctor.sources.tree import decoded
 
-    return parse_run_results(read_text_file(Path(name)), decoded(name))
+    return parse_run_results(read_text_file("-" if name == "-" else Path(name)), decoded(name))
 
 
 def share_of(margin: float) -> float:

@@ -1,7 +1,12 @@
 """``hostdoctor compare -- COMMAND``: from options to a plan, and the experiment with its progress."""
 
+import contextlib
 import datetime
+import math
+import os
+import shutil
 import signal
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,22 +16,30 @@ import typer
 from hostdoctor.cli.common import FULL_TIMEOUT_S, emit, finite, open_evidence, survey_host, terminal_style
 from hostdoctor.cli.compare import primary_of, share_of
 from hostdoctor.cli.placing import Wish, place
-from hostdoctor.errors import HostdoctorError, MeasureError, PlacementError, UsageError
+from hostdoctor.errors import HostdoctorError, MeasureError, OutputError, ParseError, PlacementError, UsageError
 from hostdoctor.facts import Fact, Host
-from hostdoctor.measure.trial import Step, carry_out, experiment
+from hostdoctor.measure.trial import Step, Underway, carry_out, experiment
 from hostdoctor.measure.trial_arms import bound_arm, client_cpus, current_arm, refuse_busy_gpus
 from hostdoctor.measure.trial_files import Folder
-from hostdoctor.measure.trial_model import Arm, Plan
+from hostdoctor.measure.trial_model import Arm, Experiment, Plan
 from hostdoctor.measure.trial_plan import LOAD_SHARE, rate_found, roles_of, uses
 from hostdoctor.measure.trial_server import default_ready_url, refuse_beyond_loopback, server_words
-from hostdoctor.outputs.trial_text import render_dry_run, render_experiment, render_forecast, render_step
-from hostdoctor.parsers.cpulist import parse_cpulist
+from hostdoctor.outputs.trial_text import (
+    render_dry_run,
+    render_experiment,
+    render_forecast,
+    render_step,
+    render_underway,
+)
+from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.placement.model import Arm as NearOrFar
 from hostdoctor.placement.model import Launch
 from hostdoctor.sources.base import Source
 from hostdoctor.sources.tree import decoded
 
 SIGINT_STATUS = 130
+_CUDA_S = 10.0
+_CLEAR = "\r\x1b[K"  # this line of the terminal
 
 
 class Asked(Fact, frozen=True, kw_only=True):
@@ -74,6 +87,7 @@ def run_here(asked: Asked) -> None:
         raise MeasureError(
             f"{asked.elsewhere[0][:80]}: a workload runs on this host, now, not on a capture (no --from)"
         )
+    _want_directory()
     source = open_evidence(None, demo=False, timeout_s=FULL_TIMEOUT_S)
     host = survey_host(source)
     if asked.resume is not None:
@@ -88,21 +102,34 @@ def run_here(asked: Asked) -> None:
     if plan.gpu_indices and not asked.force:
         refuse_busy_gpus(host, plan.gpu_indices)
     if asked.resume is None:
-        folder.create(plan, host)
-    _say(render_forecast(plan, str(folder.path)))
-    _finish(asked, plan, folder, _made(source, host, plan, folder))
+        folder.make()
+    with folder.held():
+        if asked.resume is None:
+            folder.create(plan, host)
+        _say(render_forecast(plan, str(folder.path)))
+        _finish(asked, plan, folder, _made(source, host, plan, folder))
+
+
+def _want_directory() -> None:
+    """Raise MeasureError where the working directory is gone: nothing can be started in it."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise MeasureError(f"the working directory: {(error.strerror or '').lower()}") from None
 
 
 def _made(source: Source, host: Host, plan: Plan, folder: Folder) -> "int | HostdoctorError | None":
     """Make the runs; return the status that a signal asked for, or why they ended early."""
     try:
-        carry_out(source, host, plan, folder, lambda step: _say(_progress(step)))
+        carry_out(source, host, plan, folder, lambda step: _say(_progress(step)), _draw)
     except KeyboardInterrupt:
         return SIGINT_STATUS
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else SIGINT_STATUS
     except HostdoctorError as error:
         return error
+    finally:
+        _say("")  # takes the bar away
     return None
 
 
@@ -114,21 +141,31 @@ def _finish(asked: Asked, plan: Plan, folder: Folder, early: "int | HostdoctorEr
         if early is None:
             raise
         result, why = None, nothing
-    if result is not None:
-        if asked.format == "json":
-            from hostdoctor.outputs.report_json import render_json
-
-            emit(render_json(result))
-        else:
-            emit(render_experiment(result, terminal_style()))
-        if not isinstance(early, HostdoctorError):  # the disk may be what failed
-            folder.conclude(result)
+    unwritten = None if result is None else _concluded(asked, folder, result)
     if isinstance(early, HostdoctorError):
         raise early
+    if unwritten is not None:
+        raise unwritten
     if early is not None:
         kept = "what was measured until then is kept" if result is not None else str(why)
         _say(f"ended early by {_signal(early)}: {kept}; --resume {folder.path} goes on")
         raise typer.Exit(early)
+
+
+def _concluded(asked: Asked, folder: Folder, result: Experiment) -> OutputError | None:
+    """Keep and print the document; return why it could not be kept, so that it is printed all the same."""
+    unwritten = None
+    try:
+        folder.conclude(result)
+    except OutputError as error:
+        unwritten = error
+    if asked.format == "json":
+        from hostdoctor.outputs.report_json import render_json
+
+        emit(render_json(result))
+    else:
+        emit(render_experiment(result, terminal_style()))
+    return unwritten
 
 
 def _resumed(asked: Asked, folder: Folder, host: Host) -> Plan:
@@ -137,6 +174,10 @@ def _resumed(asked: Asked, folder: Folder, host: Host) -> Plan:
     plan = folder.plan()
     if plan.hostname != host.system.hostname:
         raise MeasureError(f"--resume: begun on {plan.hostname}, this is {host.system.hostname}")
+    try:
+        os.chdir(plan.directory or ".")
+    except OSError as error:
+        raise MeasureError(f"--resume: begun in {plan.directory}: {(error.strerror or '').lower()}") from None
     return plan
 
 
@@ -156,11 +197,11 @@ def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
     words = server_words(asked.server) if asked.server else asked.command
     order = roles_of(_arm_names(asked.arms), control=asked.control)
     launches = _launches(asked, source, host, words, needs_far="far" in order)
-    free = parse_cpulist(asked.client_cpus) if asked.client_cpus else frozenset[int]()
+    free = _kept_free(asked, host)
     arms = {"near": bound_arm(host, launches.near, free)}
     if launches.far is not None:
         arms["far"] = bound_arm(host, launches.far, free)
-    left = asked.client_cpus or client_cpus(host, arms.values())
+    left = format_cpulist(free) or client_cpus(host, arms.values())
     if "current" in order:
         arms["current"] = current_arm(words, launches.near.environment)
     has_result = bool(asked.result) or uses(asked.command, "{result}")
@@ -173,6 +214,7 @@ def make_plan(asked: Asked, source: Source, host: Host) -> Plan:
         created=now(),
         hostdoctor=__version__,
         hostname=host.system.hostname,
+        directory=decoded(str(Path.cwd())),
         versions=_versions(host, launches.near),
         order=order,
         pairs=asked.pairs,
@@ -201,6 +243,21 @@ def _refuse_undecodable(words: Iterable[str]) -> None:
     for word in words:
         if decoded(word) != word:
             raise UsageError(f"compare: not UTF-8: {word[:80]!r}")
+
+
+def _kept_free(asked: Asked, host: Host) -> frozenset[int]:
+    """Return the CPUs that the client gets to itself; raise UsageError for what are none, or not the caller's."""
+    text = asked.client_cpus
+    try:
+        kept = parse_cpulist(text)
+    except ParseError:
+        raise UsageError(f"--client-cpus: not a list of CPUs: {text[:60]!r}") from None
+    if kept and not asked.server:
+        raise UsageError("--client-cpus goes with --server: without one no client runs beside the workload")
+    beyond = kept - parse_cpulist(host.allowed.cpus) if host.allowed.cpus else frozenset[int]()
+    if beyond:
+        raise UsageError(f"--client-cpus: CPUs {format_cpulist(beyond)[:60]} are not among yours ({host.allowed.cpus})")
+    return kept
 
 
 def _arm_names(text: str) -> tuple[str, ...]:
@@ -270,6 +327,8 @@ def _launch(asked: Asked, source: Source, host: Host, words: tuple[str, ...], ar
 def _rates(asked: Asked, *, has_result: bool) -> tuple[float | None, float | None]:
     """Return the rate for all arms and the most that it may be; raise UsageError for what does not go together."""
     used = uses(asked.command, "{rate}")
+    if any(math.isnan(value) for value in (asked.rate, asked.capacity) if value is not None):
+        raise UsageError("--rate, --capacity: not a number")  # no range excludes it
     if not used and (asked.rate or asked.capacity or asked.probe):
         raise UsageError("--rate, --capacity and --probe-capacity set {rate}, and the command has none")
     if used and not (asked.rate or asked.capacity or asked.probe):
@@ -285,9 +344,12 @@ def _rates(asked: Asked, *, has_result: bool) -> tuple[float | None, float | Non
 
 
 def _versions(host: Host, launch: Launch) -> dict[str, str]:
+    from hostdoctor.measure.cuda_version import installed_cuda
+
     system = host.system
     told = {
         "nvidia driver": system.nvidia_driver,
+        "cuda driver": installed_cuda(_CUDA_S) if host.nvidia.state == "ok" else None,
         "kernel": system.kernel,
         launch.engine if launch.engine != "generic" else "engine": launch.engine_version,
     }
@@ -323,8 +385,20 @@ def _progress(step: Step) -> str:
 def _say(text: str) -> None:
     from hostdoctor.outputs.words import printable
 
-    for line in text.splitlines():
-        typer.echo(f"hostdoctor: {printable(line)}", err=True)
+    with contextlib.suppress(OSError):  # nobody reads any more, or the disk is full: no reason to end runs
+        if sys.stderr.isatty():
+            typer.echo(_CLEAR, err=True, nl=False)
+        for line in text.splitlines():
+            typer.echo(f"hostdoctor: {printable(line)}", err=True)
+
+
+def _draw(now: Underway) -> None:
+    """Draw the bar, in place, on a terminal."""
+    if not sys.stderr.isatty():
+        return
+    room = max(20, shutil.get_terminal_size().columns - 1)
+    with contextlib.suppress(OSError):
+        typer.echo(f"{_CLEAR}{render_underway(*now)[:room]}", err=True, nl=False)
 
 
 def _signal(status: int) -> str:

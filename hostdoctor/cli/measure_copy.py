@@ -19,9 +19,8 @@ from hostdoctor.cli.experiments import (
     NotLiveOption,
     OutputOption,
     circumstances,
-    finish,
+    conduct,
     refuse_evidence,
-    run_steps,
 )
 from hostdoctor.errors import UsageError
 from hostdoctor.facts import Host
@@ -29,7 +28,6 @@ from hostdoctor.sources.base import Source
 
 app = typer.Typer(add_completion=False)
 
-STOPPED = 3
 MIB = 1 << 20
 MAX_COPY_BYTES = 1 << 30
 _SIZE = re.compile(r"(\d{1,7})(KiB|MiB)?")
@@ -112,19 +110,25 @@ def copy(
     note = _in_use(source, host, position, force=force)
     plan = msgspec.structs.replace(plan, notes=(*plan.notes, *note))
     experiment = CopyExperiment(plan, LinkWatch(source, plan.path), timeout_s=limit_s)
-    ended_by = run_steps(experiment.steps(), experiment.seconds, "copying")
-    document = experiment.document(circumstances(host, ended_by), host.system.nvidia_driver)
-    text = render_copies(document, terminal_style())
-    finish(document, text, format_, output, force=force, ended_by=ended_by)
-    if document.stopped is not None:
-        typer.echo(f"hostdoctor: ended early: {document.stopped}; what was measured until then is kept", err=True)
-        raise typer.Exit(STOPPED)
+    conduct(
+        experiment.steps(),
+        experiment.seconds,
+        "copying",
+        document=lambda ended_by: experiment.document(circumstances(host, ended_by), host.system.nvidia_driver),
+        render=lambda document: render_copies(document, terminal_style()),
+        format_=format_,
+        output=output,
+        force=force,
+    )
 
 
 def _position(host: Host, word: str) -> int:
     from hostdoctor.placement.selection import named_gpus
 
-    found = named_gpus(host, word) or ()
+    try:
+        found = named_gpus(host, word) or ()
+    except UsageError as error:
+        raise UsageError(str(error).replace("--gpus:", "--gpu:", 1)) from None
     if len(found) != 1:
         raise UsageError(f"--gpu: {word[:60]!r} names no one GPU: give one index, UUID or address")
     return found[0]
@@ -133,6 +137,8 @@ def _position(host: Host, word: str) -> int:
 def _in_use(source: Source, host: Host, position: int, *, force: bool) -> tuple[str, ...]:
     """Return what is to be noted of other users of the GPU; raise MeasureError where they forbid measuring."""
     from hostdoctor.diagnosis.api import gpu_label
+    from hostdoctor.facts import Process
+    from hostdoctor.facts.processes import is_monitor
     from hostdoctor.measure.copies_plan import refuse_shared, users_of
 
     gpu = host.gpus[position]
@@ -140,8 +146,9 @@ def _in_use(source: Source, host: Host, position: int, *, force: bool) -> tuple[
     label = gpu_label(host, gpu)
     if users is None:
         return (f"whether others use {label} is not told by the driver",)
-    named = {pid: (source.read(f"/proc/{pid}/comm") or "").strip() for pid in users}
-    note = refuse_shared(label, named, force=force)
+    named = (Process(pid=pid, name=(source.read(f"/proc/{pid}/comm") or "").strip()) for pid in users)
+    busy = {process.pid: process.name or "" for process in named if not is_monitor(process)}
+    note = refuse_shared(label, busy, force=force)
     return () if note is None else (note,)
 
 

@@ -4,16 +4,23 @@ from typing import Annotated
 
 import typer
 
-from hostdoctor.cli.common import QuickOption, TimeoutOption, open_evidence, survey_host, terminal_style, timeout_of
+from hostdoctor.cli.common import (
+    QuickOption,
+    TimeoutOption,
+    finite,
+    open_evidence,
+    survey_host,
+    terminal_style,
+    timeout_of,
+)
 from hostdoctor.cli.experiments import (
     ForceOption,
     FormatOption,
     NotLiveOption,
     OutputOption,
     circumstances,
-    finish,
+    conduct,
     refuse_evidence,
-    run_steps,
 )
 
 app = typer.Typer(add_completion=False)
@@ -58,6 +65,7 @@ def memory(
     from hostdoctor.sources.whole_file import refuse_bad_target
 
     refuse_evidence(from_)
+    warmup = finite("--warmup", warmup)
     if output is not None:
         refuse_bad_target(output, force=force)
     source = open_evidence(None, demo=False, timeout_s=timeout_of(timeout, quick=quick))
@@ -68,6 +76,13 @@ def memory(
         rounds=rounds, warmup_s=warmup, bandwidth_rounds=enough_rounds(plan, rounds), bandwidth=bandwidth
     )
     experiment = MemoryExperiment(plan, options, native=native_chase)
-    ended_by = run_steps(experiment.steps(), experiment.seconds, "measuring memory")
-    document = experiment.document(circumstances(host, ended_by))
-    finish(document, render_memory(document, terminal_style()), format_, output, force=force, ended_by=ended_by)
+    conduct(
+        experiment.steps(),
+        experiment.seconds,
+        "measuring memory",
+        document=lambda ended_by: experiment.document(circumstances(host, ended_by)),
+        render=lambda document: render_memory(document, terminal_style()),
+        format_=format_,
+        output=output,
+        force=force,
+    )

@@ -12,6 +12,7 @@ from hostdoctor.cli.common import (
     TimeoutOption,
     finite,
     open_evidence,
+    stated_path,
     survey_host,
     terminal_style,
     timeout_of,
@@ -22,9 +23,8 @@ from hostdoctor.cli.experiments import (
     NotLiveOption,
     OutputOption,
     circumstances,
-    finish,
+    conduct,
     refuse_evidence,
-    run_steps,
 )
 from hostdoctor.errors import MeasureError, UsageError
 
@@ -77,8 +77,8 @@ def nvme(
     _refuse_mixed(drive, file, watch, metrics_url)
     if output is not None:
         refuse_bad_target(output, force=force)
-    path = str(Path(file).absolute()) if file else ""
     source = open_evidence(None, demo=False, timeout_s=timeout_of(timeout, quick=quick))
+    path = stated_path(source, "--file", file) or ""
     host = survey_host(source, paths=[path] if path else [])
     if watch is not None:
         _watch(source, host, drive, path, finite("--watch", watch), metrics_url, format_, output, force=force)
@@ -86,14 +86,22 @@ def nvme(
     from hostdoctor.measure.nvme import NvmeExperiment
     from hostdoctor.measure.nvme_plan import BLOCK_SIZES_KIB, QUEUE_DEPTHS, arms_of, readings
     from hostdoctor.outputs.measure_text import render_nvme
+    from hostdoctor.outputs.words import printable
 
     target = _target(host, drive, path)
     arms, notes = arms_of(host, target)
     runs = readings(arms, repeats, block_kib or BLOCK_SIZES_KIB, depth or QUEUE_DEPTHS)
     experiment = NvmeExperiment(source, target, runs, seconds, notes)
-    ended_by = run_steps(experiment.steps(), experiment.seconds, f"reading {target.path}")
-    document = experiment.document(circumstances(host, ended_by))
-    finish(document, render_nvme(document, terminal_style()), format_, output, force=force, ended_by=ended_by)
+    conduct(
+        experiment.steps(),
+        experiment.seconds,
+        f"reading {printable(target.path)}",
+        document=lambda ended_by: experiment.document(circumstances(host, ended_by)),
+        render=lambda document: render_nvme(document, terminal_style()),
+        format_=format_,
+        output=output,
+        force=force,
+    )
 
 
 def _refuse_mixed(drive: str, file: str, watch: float | None, metrics_url: str) -> None:
@@ -103,6 +111,10 @@ def _refuse_mixed(drive: str, file: str, watch: float | None, metrics_url: str) 
         raise UsageError("what to read? --drive nvme0, or --file PATH")
     if metrics_url and watch is None:
         raise UsageError("--metrics-url: only with --watch")
+    if metrics_url:
+        from hostdoctor.sources.web import refuse_bad_url
+
+        refuse_bad_url("--metrics-url", metrics_url)
 
 
 def _target(host: "Host", drive: str, path: str) -> "Target":
@@ -130,19 +142,31 @@ def _watch(
 
     watched = _watched(host, drive, path)
     if not watched and not metrics_url:
-        raise MeasureError("nothing to watch: no NVMe drive is known here")
+        what = f"no disk below {path!r} is known" if path else "no NVMe drive is known here"
+        raise MeasureError(f"nothing to watch: {what}")
     watch = Watch(source, watched, metrics_url, METRICS_TIMEOUT_S)
-    ended_by = run_steps(_waiting(seconds), seconds, "watching")
-    seen = watch.end()
-    document = WatchDocument(
-        circumstances=circumstances(host, ended_by),
-        seconds=seen.seconds,
-        disks=seen.disks,
-        metrics_url=metrics_url or None,
-        caches=seen.caches,
-        notes=seen.notes,
+
+    def document(ended_by: str | None) -> WatchDocument:
+        seen = watch.end()
+        return WatchDocument(
+            circumstances=circumstances(host, ended_by),
+            seconds=seen.seconds,
+            disks=seen.disks,
+            metrics_url=metrics_url or None,
+            caches=seen.caches,
+            notes=seen.notes,
+        )
+
+    conduct(
+        _waiting(seconds),
+        seconds,
+        "watching",
+        document=document,
+        render=lambda told: render_watch(told, terminal_style()),
+        format_=format_,
+        output=output,
+        force=force,
     )
-    finish(document, render_watch(document, terminal_style()), format_, output, force=force, ended_by=ended_by)
 
 
 def _watched(host: "Host", drive: str, path: str) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hostdoctor.outputs.page.model import Measurement, Page
     from hostdoctor.sources.cpu import CpuDescription
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 Format = Literal["html", "markdown"]
 

@@ -70,15 +70,20 @@ class _Worker:
 def measure_rate(operation: Operation, buffer: Buffer, cpus: Sequence[int], seconds: float) -> Rate:
     """Return what one thread on each of these CPUs moves together, each in its own part of the buffer.
 
-    Raises MeasureError when a CPU may not be used.
+    Raises MeasureError when a CPU may not be used, or so many threads may not be had.
     """
     share = buffer.size_bytes // len(cpus) // 128 * 128
     workers = [_Worker(operation, buffer.address + i * share, share) for i in range(len(cpus))]
     start = threading.Barrier(len(workers))
     pairs = zip(workers, cpus, strict=True)
     threads = [threading.Thread(target=worker.run, args=(cpu, start, seconds)) for worker, cpu in pairs]
-    for thread in threads:
-        thread.start()
+    try:
+        for thread in threads:
+            thread.start()
+    except RuntimeError as error:
+        start.abort()
+        _join([thread for thread in threads if thread.ident is not None])
+        raise MeasureError(f"{len(cpus)} threads for bandwidth: {error}; --threads asks for fewer") from None
     _join(threads)
     _raise_first(workers)
     seen = sorted(set().union(*(worker.cpus for worker in workers)))

@@ -11,6 +11,7 @@ from hostdoctor.diagnosis.subjects import cpuset, near_nodes, nodes_by_id
 from hostdoctor.errors import MeasureError, SourceError, UnknownNodeError, UsageError
 from hostdoctor.facts import Fact, Gpu, Host, NumaNode
 from hostdoctor.measure.copies_model import Cell, Load, Loop, MeasuredGpu, Setting, Settings
+from hostdoctor.measure.memory_plan import group_room_bytes
 from hostdoctor.measure.paired import pairs_needed
 from hostdoctor.parsers.bdf import canonical_bdf
 from hostdoctor.parsers.cpulist import format_cpulist
@@ -18,6 +19,7 @@ from hostdoctor.parsers.cpulist import format_cpulist
 MIB = 1 << 20
 MAX_BUFFER_BYTES = 256 * MIB
 PAIRS = 12  # unless more are needed
+CONTENDING_PARTS = 10  # for each node: a second stream's, and two for each of four threads
 FREE_PARTS = 16  # of what a node has free, a buffer takes one at most: two processes have two there each
 NEAR_ONLY = "--near-only measures the near node alone"
 ASSUME = "--assume-node N says where it is"
@@ -178,14 +180,31 @@ def _outside(node: int, what: str, name: str, value: str | None) -> str:
 def _buffer(host: Host, nodes: Nodes, settings: Settings) -> tuple[int, tuple[str, ...]]:
     """Return the size of each buffer, a multiple of 2 MiB, and what is to be said of it."""
     largest = max(settings.sizes_bytes)
+    allowed = group_room_bytes(host)
+    # What cannot be had in all would end in an out-of-memory kill: a control group counts every process.
+    most = None if allowed is None else allowed // 2 // _parts(nodes, settings)
+    wanted = max(settings.buffer_bytes, largest)
+    if most is not None and most < wanted:
+        raise MeasureError(
+            f"no room for buffers of {wanted / MIB:g} MiB: the control group still allows {(allowed or 0) // MIB} MiB,"
+            f" of which half may be used for {_parts(nodes, settings)} of them"
+        )
     if settings.buffer_bytes:
-        return max(settings.buffer_bytes, largest), ()
+        return wanted, ()
     free = [node.free_bytes for node in host.numa_nodes if node.id in _ids(nodes) and node.free_bytes]
     room = min(free, default=MAX_BUFFER_BYTES * FREE_PARTS) // FREE_PARTS
+    room = room if most is None else min(room, most)
     chosen = max(min(MAX_BUFFER_BYTES, room // (2 * MIB) * 2 * MIB), largest)
     if chosen >= MAX_BUFFER_BYTES:
         return chosen, ()
-    return chosen, (f"buffers of {chosen // MIB} MiB, as a node has little free: caches may hold part of them",)
+    where = "a node has little free" if most is None or room < most else "the control group allows few"
+    return chosen, (f"buffers of {chosen // MIB} MiB, as {where}: caches may hold part of them",)
+
+
+def _parts(nodes: Nodes, settings: Settings) -> int:
+    """Return how many buffers there are at a time, with those of contending copies and memory loads."""
+    ends = len(_ids(nodes))
+    return ends * ends * len(settings.memories) + (ends * CONTENDING_PARTS if settings.contend else 0)
 
 
 def _cells(nodes: Nodes) -> Iterator[Cell]:

@@ -109,6 +109,7 @@ class Copier:
         node, size = question["node"], question["size_bytes"]
         make = self._pinned if question["memory"] == PINNED else self._pageable
         found = make(node, size)
+        self._try(found)
         self.buffers[question["key"]] = found
         return found.told(node)
 
@@ -184,6 +185,20 @@ class Copier:
         if failed:
             raise MeasureError(f"the load beside the copies ended early: {failed}")
         return {"contending_copies": self.noise_copies}
+
+    def _try(self, buffer: Buffer) -> None:
+        """Copy a page to the GPU and back; raise MeasureError where it does not come back: nothing could be timed."""
+        size = min(placing.PAGE_BYTES, buffer.size_bytes, self.device_bytes)
+        sent = os.urandom(size)
+        for name, *ends in (
+            ("cuMemcpyHtoDAsync_v2", self.device, buffer.address),
+            ("cuMemcpyDtoHAsync_v2", buffer.address, self.device),
+        ):
+            ctypes.memmove(buffer.address, sent if ends[0] == self.device else bytes(size), size)
+            self._cuda().call(name, *ends, size, self.stream)
+            self._cuda().call("cuStreamSynchronize", self.stream)
+        if ctypes.string_at(buffer.address, size) != sent:
+            raise MeasureError("what was copied to the GPU and back is not what was sent: the driver does not copy")
 
     def _cuda(self) -> Cuda:
         if self.cuda is None:
@@ -321,13 +336,21 @@ def main(stream: Any = None, out: Any = None) -> int:
     os.sched_setaffinity(0, [int(cpu) for cpu in sys.argv[1].split(",")])
     gc.disable()
     copier = Copier()
+    out = out or _own_output()
     for line in stream or sys.stdin:
         try:
             answer = copier.answer(json.loads(line))
         except (MeasureError, OSError) as error:
             answer = {"error": str(error)}
-        print(json.dumps(answer), file=out or sys.stdout, flush=True)
+        print(json.dumps(answer), file=out, flush=True)
     os._exit(0)  # the driver's own way down can hang, and everything ends with the process
+
+
+def _own_output() -> Any:
+    """Return a stream for answers alone: what a driver prints goes to standard error."""
+    stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return stream
 
 
 def _die_with_parent() -> None:

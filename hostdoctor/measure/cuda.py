@@ -8,11 +8,13 @@ from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_
 from typing import Any
 
 from hostdoctor.errors import MeasureError
+from hostdoctor.measure.cuda_version import version_words
 
 LIBRARY = "libcuda.so.1"
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
 _SUCCESS = 0
 _INVALID_DEVICE = 101
+_FIRST_VERSION = 1000  # CUDA 1.0
 _NAME_BYTES = 128
 
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -77,6 +79,11 @@ class Cuda:
         if code != _SUCCESS:
             raise CudaError(name, code, self.words(code))
 
+    def _given(self, name: str, value: int | None) -> int:
+        if not value:
+            raise MeasureError(f"{name}: says that it succeeded, and gives nothing")
+        return value
+
     def words(self, code: int) -> str:
         """Return a CUresult as ``CUDA_ERROR_OUT_OF_MEMORY (2): out of memory``."""
         name, text = c_char_p(), c_char_p()
@@ -86,11 +93,11 @@ class Cuda:
         told = (text.value or b"").decode("ascii", "replace")
         return f"{named} ({code})" + (f": {told}" if told else "")
 
-    def driver_version(self) -> str:
-        """Return the newest CUDA version that the driver speaks, ``12.8``."""
+    def driver_version(self) -> str | None:
+        """Return the newest CUDA version that the driver speaks, ``12.8``, None where it tells nonsense."""
         version = c_int()
         self.call("cuDriverGetVersion", ctypes.byref(version))
-        return f"{version.value // 1000}.{version.value % 1000 // 10}"
+        return version_words(version.value) if version.value >= _FIRST_VERSION else None
 
     def device_at(self, bdf: str) -> int:
         """Return the CUDA ordinal of the GPU at a PCI address: CUDA's order is not the driver's, nor PCI's."""
@@ -113,7 +120,7 @@ class Cuda:
         context = c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)
         self.call("cuCtxSetCurrent", context)
-        return context.value or 0
+        return self._given("cuDevicePrimaryCtxRetain", context.value)
 
     def share(self, context: int) -> None:
         """Make a context the calling thread's as well."""
@@ -133,13 +140,13 @@ class Cuda:
         """Return the address of new memory on the GPU."""
         address = c_uint64()
         self.call("cuMemAlloc_v2", ctypes.byref(address), size_bytes)
-        return address.value
+        return self._given("cuMemAlloc_v2", address.value)
 
     def host_memory(self, size_bytes: int) -> int:
         """Return the address of new pinned memory; it comes from where the calling thread's memory policy says."""
         address = c_void_p()
         self.call("cuMemHostAlloc", ctypes.byref(address), size_bytes, 0)
-        return address.value or 0
+        return self._given("cuMemHostAlloc", address.value)
 
     def pin(self, address: int, size_bytes: int) -> None:
         """Pin memory that is there already; some platforms refuse it (integrated GPUs)."""

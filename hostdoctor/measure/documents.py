@@ -92,7 +92,10 @@ class NodeBuffer(Fact, frozen=True, kw_only=True):
 
 
 class MemoryDocument(Fact, frozen=True, kw_only=True):
-    """What ``hostdoctor measure memory`` found. ``method`` interpreted: differences only, ``latency`` is null."""
+    """What ``hostdoctor measure memory`` found. ``method`` interpreted: differences only, ``latency`` is null.
+
+    ``stopped``: what ended it early, other than a signal.
+    """
 
     schema_version: str = SCHEMA_VERSION
     kind: Literal["measure-memory"] = "measure-memory"
@@ -107,6 +110,7 @@ class MemoryDocument(Fact, frozen=True, kw_only=True):
     buffers: tuple[NodeBuffer, ...] = ()
     cells: tuple[MemoryCell, ...] = ()
     comparisons: tuple[MemoryComparison, ...] = ()
+    stopped: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -153,7 +157,10 @@ class NvmeRun(Fact, frozen=True, kw_only=True):
 
 
 class NvmeDocument(Fact, frozen=True, kw_only=True):
-    """What ``hostdoctor measure nvme`` found: the runs in the order in which they were made."""
+    """What ``hostdoctor measure nvme`` found: the runs in the order in which they were made.
+
+    ``stopped``: what ended it early, other than a signal.
+    """
 
     schema_version: str = SCHEMA_VERSION
     kind: Literal["measure-nvme"] = "measure-nvme"
@@ -164,6 +171,7 @@ class NvmeDocument(Fact, frozen=True, kw_only=True):
     fio: str | None = None
     runs: tuple[NvmeRun, ...] = ()
     comparisons: tuple[NvmeComparison, ...] = ()
+    stopped: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -177,7 +185,8 @@ class DiskWatch(Fact, frozen=True, kw_only=True):
 class CacheHits(Fact, frozen=True, kw_only=True):
     """A cache of an engine while it was watched: what was looked up and found, in the engine's own unit.
 
-    ``hit_percent`` is null when nothing was looked up, or when a counter went backwards: the engine was restarted.
+    ``hit_percent`` is null when nothing was looked up, all three when a counter went backwards or more was found than
+    looked up: an engine that was restarted.
     """
 
     cache: str
@@ -200,6 +209,16 @@ class WatchDocument(Fact, frozen=True, kw_only=True):
 
 
 Document = MemoryDocument | NvmeDocument | WatchDocument
+
+
+def shortfall(document: Any) -> str | None:
+    """Say what a document of any experiment lacks that was to be measured; None when it is whole."""
+    stopped = getattr(document, "stopped", None)
+    if stopped is not None:
+        return f"ended early: {stopped}; what was measured until then is kept"
+    runs = getattr(document, "runs", ())
+    failed = [run.failed for run in runs if run.failed is not None]
+    return f"{len(failed)} of {len(runs)} runs failed, at first: {failed[0]}" if failed else None
 
 
 def document_json(document: Fact) -> str:

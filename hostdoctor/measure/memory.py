@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from statistics import median
 
+from hostdoctor.errors import MeasureError
 from hostdoctor.facts import Fact
 from hostdoctor.measure.bandwidth import OPERATIONS, Operation, clear, measure_rate
 from hostdoctor.measure.chase import (
@@ -106,6 +107,7 @@ class MemoryExperiment:
         self._overhead_ns = None if native else interpreter_overhead_ns()
         self._cells = [_Measured(pair) for pair in plan.measured]
         self._memory: dict[int, _NodeMemory] = {}
+        self._stopped: str | None = None
 
     @property
     def seconds(self) -> float:
@@ -116,7 +118,18 @@ class MemoryExperiment:
         return self._setting_up_s() + len(self._plan.cpu_nodes) * options.warmup_s + chase + moving
 
     def steps(self) -> Iterator[float]:
-        """Measure; yield after each step about how many seconds it took. Raises MeasureError when not permitted."""
+        """Measure; yield after each step about how many seconds it took.
+
+        Raises MeasureError where nothing can be measured; what fails later ends it, and what came before is kept.
+        """
+        try:
+            yield from self._measure()
+        except MeasureError as error:
+            if not any(cell.visits_ns for cell in self._cells):
+                raise
+            self._stopped = str(error)
+
+    def _measure(self) -> Iterator[float]:
         with ExitStack() as stack:
             yield from self._set_up(stack)
             chases = {node: self._chase(memory.buffer) for node, memory in self._memory.items()}
@@ -144,6 +157,7 @@ class MemoryExperiment:
             buffers=tuple(_node_buffer(node, memory) for node, memory in self._memory.items()),
             cells=tuple(self._cell(pair, done, own) for pair in plan.pairs),
             comparisons=tuple(self._comparisons()),
+            stopped=self._stopped,
             notes=plan.notes,
         )
 

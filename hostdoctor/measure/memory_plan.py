@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from hostdoctor.budget.limits import group_limits, tightest
 from hostdoctor.errors import MeasureError
 from hostdoctor.facts import Fact, Host, NumaNode
 from hostdoctor.measure.chase import STRIDE_BYTES
@@ -15,7 +16,6 @@ LEAST_WANTED_BYTES = 1 << 30
 LEAST_BYTES = 4 * MIB
 MOST_SHUFFLED_LINES = 4 << 20  # without numpy: some seconds
 MOST_THREADS = 64
-_CGROUP_LIMITS = ("memory.max", "memory.high")
 
 
 class Pair(Fact, frozen=True, kw_only=True):
@@ -102,9 +102,15 @@ def read_limits(source: Source, host: Host, *, fast_shuffle: bool) -> Limits:
     """Return what this machine allows."""
     return Limits(
         l3_bytes=_l3_bytes(source),
-        cgroup_bytes=_cgroup_bytes(source, host),
+        cgroup_bytes=group_room_bytes(host),
         most_lines=None if fast_shuffle else MOST_SHUFFLED_LINES,
     )
+
+
+def group_room_bytes(host: Host) -> int | None:
+    """Return how much more memory the caller's control groups let it take, None where they do not limit or tell it."""
+    limit = tightest(group_limits(host.memory_groups))
+    return None if limit is None else limit.bytes
 
 
 def _with_memory(host: Host) -> Iterable[NumaNode]:
@@ -117,6 +123,8 @@ def _why_not(host: Host, node: NumaNode, rooms: Mapping[int, int], wanted: int, 
         return f"node {node.id} is a GPU's memory"
     if host.allowed.mems is not None and node.id not in parse_cpulist(host.allowed.mems):
         return f"node {node.id} is outside this process's cpuset (Mems_allowed_list {host.allowed.mems})"
+    if node.free_bytes is None:
+        return f"how much of node {node.id} is free is not known"
     room = rooms[node.id]
     others = max((rooms[other.id] for other in _with_memory(host)), default=0)
     small = size_bytes is not None or room < min(wanted, others) // 4
@@ -170,25 +178,3 @@ def _l3_bytes(source: Source) -> int | None:
     text = (source.read("/sys/devices/system/cpu/cpu0/cache/index3/size") or "").strip()
     digits = text.removesuffix("K")
     return int(digits) * 1024 if digits.isdecimal() and len(digits) < 10 and digits != text else None
-
-
-def _cgroup_bytes(source: Source, host: Host) -> int | None:
-    """Return how much more the caller's control groups (version 2) let it take; idle file cache counts as free."""
-    rooms = []
-    for group in host.cgroups:
-        limits = [_count(source, f"{group.folder}/{name}") for name in _CGROUP_LIMITS]
-        used = _count(source, f"{group.folder}/memory.current")
-        told = [limit for limit in limits if limit is not None]
-        if told and used is not None:
-            rooms.append(min(told) - used + _inactive_file(source, group.folder))
-    return min(rooms, default=None)
-
-
-def _inactive_file(source: Source, folder: str) -> int:
-    rows = (row.split() for row in (source.read(f"{folder}/memory.stat") or "").splitlines())
-    return next((int(row[1]) for row in rows if len(row) == 2 and row[0] == "inactive_file" and row[1].isdecimal()), 0)
-
-
-def _count(source: Source, path: str) -> int | None:
-    text = (source.read(path) or "").strip()
-    return int(text) if text.isdecimal() and len(text) < 19 else None

@@ -24,6 +24,7 @@ LOOK_S = 0.5  # how often a running fio is looked at
 _ALLOWED = re.compile(r"^Cpus_allowed_list:\s*(\S+)$", re.MULTILINE)
 _BOUND = re.compile(r"^\S+ (bind:\S+)", re.MULTILINE)
 MAX_TASKS = 16
+MAX_FAILURES = 4  # in a row
 
 
 class _Seen:
@@ -54,6 +55,8 @@ class NvmeExperiment:
         self._notes = (*target.notes, *notes)
         self._runs: list[NvmeRun] = []
         self._version: str | None = None
+        self._hung = False
+        self._stopped: str | None = None
 
     @property
     def seconds(self) -> float:
@@ -63,12 +66,18 @@ class NvmeExperiment:
     def steps(self) -> Iterator[float]:
         """Make the runs; yield after each part of one about how many seconds it took.
 
-        Raises MeasureError when fio is not there, or its first run fails.
+        Raises MeasureError when fio is not there, or its first run fails. A run that does not end, or MAX_FAILURES in
+        a row, ends it, and what came before is kept.
         """
         for reading in self._readings:
             yield from self._run(reading)
-            if self._runs[-1].failed is not None and len(self._runs) == 1:
-                raise MeasureError(self._runs[-1].failed)
+            failed = self._runs[-1].failed
+            if failed is not None and len(self._runs) == 1:
+                raise MeasureError(failed)
+            last = [run.failed for run in self._runs[-MAX_FAILURES:]]
+            if self._hung or (len(last) == MAX_FAILURES and None not in last):
+                self._stopped = failed
+                return
 
     def document(self, circumstances: Circumstances) -> NvmeDocument:
         """Return what was measured so far."""
@@ -80,13 +89,15 @@ class NvmeExperiment:
             fio=self._version,
             runs=tuple(self._runs),
             comparisons=() if self._target.node is None else compare_runs_of([_times(run) for run in self._runs]),
+            stopped=self._stopped,
             notes=self._notes,
         )
 
     def _run(self, reading: Reading) -> Iterator[float]:
         command = fio_command(self._target, reading, self._seconds_each)
         before = self._counters()
-        running = Running(command, time.monotonic() + self._seconds_each + SETTLE_S, os.environ)
+        deadline = time.monotonic() + self._seconds_each + SETTLE_S
+        running = Running(command, deadline, os.environ, dies_with_us=True)
         seen, told = _Seen(), 0.0
         try:
             while not running.ended_within(LOOK_S):
@@ -100,6 +111,7 @@ class NvmeExperiment:
         yield self._seconds_each + 1.0 - told
         after, completed = self._counters(), running.wait()
         if completed.reason is not None:
+            self._hung = completed.kind == "timeout"
             self._runs.append(_run_of(reading, command, failed=_why(completed.reason, completed.kind)))
             return
         try:

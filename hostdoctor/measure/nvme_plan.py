@@ -1,6 +1,7 @@
 """What a drive is read from: which device or file, which CPU nodes, which of them is near."""
 
 import os
+import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,9 @@ BLOCK_SIZES_KIB = (16, 128)
 QUEUE_DEPTHS = (1, 8, 32)
 LEAST_FILE_BYTES = 16 << 20
 SMALL_FILE_BYTES = 1 << 30
+MEMORY_FILES = ("tmpfs", "ramfs")
 _STAT_UNIT_BYTES = 512
+_PART = re.compile(r"(.+)p\d{1,4}")
 
 
 class Target(Fact, frozen=True, kw_only=True):
@@ -52,6 +55,8 @@ def drive_target(host: Host, name: str) -> Target:
     drive = next((drive for drive in host.nvme if name == drive.name or name in drive.namespaces), None)
     disk = disks_of(host, name)[0]
     path = f"/dev/{disk}"
+    if not os.path.exists(path):  # noqa: PTH110
+        raise MeasureError(f"{path}: no such device file: a container has only those that it was given (--device)")
     if not os.access(path, os.R_OK):
         raise MeasureError(
             f"{path}: may not be read by you: run as root or in its group (disk), or read a big file on it (--file)"
@@ -79,6 +84,9 @@ def disks_of(host: Host, name: str) -> tuple[str, ...]:
         return drive.namespaces
     if any(name in drive.namespaces for drive in host.nvme):
         return (name,)
+    whole = _PART.fullmatch(name)
+    if whole and any(whole[1] in drive.namespaces for drive in host.nvme):
+        raise UsageError(f"--drive: {name} is a part of {whole[1]}: name that, or a big file on it (--file)")
     known = ", ".join(sorted(filter(None, (drive.name for drive in host.nvme)))) or "none"
     raise UsageError(f"--drive: no NVMe drive {name[:60]!r} here (known: {known})")
 
@@ -90,6 +98,8 @@ def file_target(host: Host, path: str) -> Target:
     """
     size = _file_size(path)
     place = next((place for place in host.places if place.path == path), None)
+    if place is not None and place.filesystem in MEMORY_FILES:
+        raise MeasureError(f"--file: {path[:80]!r} lies in memory ({place.filesystem}), on no drive")
     disks = place.disks if place else ()
     drive = next((drive for drive in host.nvme if set(disks) & set(drive.namespaces)), None)
     notes = []
@@ -138,8 +148,8 @@ def readings(
     """Return the runs in order: for each size and depth all nodes in turn, then in the opposite turn, and so on."""
     return tuple(
         Reading(arm=arm, block_bytes=size << 10, queue_depth=depth, repeat=repeat)
-        for size in block_sizes_kib
-        for depth in queue_depths
+        for size in dict.fromkeys(block_sizes_kib)
+        for depth in dict.fromkeys(queue_depths)
         for repeat in range(repeats)
         for arm in (arms if repeat % 2 == 0 else reversed(arms))
     )
@@ -148,7 +158,7 @@ def readings(
 def fio_command(target: Target, reading: Reading, seconds: int) -> tuple[str, ...]:
     """Return the command of one run: it reads only, and makes nothing."""
     node = reading.arm.cpu_node
-    name = target.path.replace("\\", "\\\\").replace(":", "\\:")  # fio's list separator
+    name = target.path.replace(":", "\\:")  # fio's list separator; a backslash before anything else is itself
     return (
         "fio",
         "--name=hostdoctor",
@@ -174,6 +184,9 @@ def fio_command(target: Target, reading: Reading, seconds: int) -> tuple[str, ..
 
 def _file_size(path: str) -> int:
     """Return a file's size; raise MeasureError for one that reading would not really read, or not at all."""
+    if not path.isprintable() or ";" in path or "#" in path or path != path.strip():
+        raise MeasureError(f"--file: {path[:80]!r}: fio takes no ; or # in a name, no blank at its end, nor what does"
+                           " not print")  # fmt: skip
     try:
         told = Path(path).stat()
     except OSError as error:

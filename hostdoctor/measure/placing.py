@@ -5,7 +5,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -134,7 +134,8 @@ def pinned_thread(cpus: Iterable[int]) -> Iterator[frozenset[int]]:
     try:
         yield frozenset(os.sched_getaffinity(0))
     finally:
-        os.sched_setaffinity(0, former)
+        with suppress(OSError):  # a cpuset that was narrowed meanwhile
+            os.sched_setaffinity(0, former)
 
 
 @contextmanager

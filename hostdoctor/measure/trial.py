@@ -1,5 +1,6 @@
 """The experiment: every run in its order, kept as soon as it ended, so that an interruption costs one run."""
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,15 +22,34 @@ class Step(NamedTuple):
     seconds_left: float
 
 
-def carry_out(source: Source, host: Host, plan: Plan, folder: Folder, tell: Callable[[Step], None]) -> None:
-    """Make every run that the folder does not hold yet.
+class Underway(NamedTuple):
+    """A run that has taken so many seconds, after ``done`` others; ``seconds_left`` is for all, None: not known."""
+
+    trial: Trial
+    done: int
+    planned: int
+    seconds: float
+    seconds_left: float | None
+
+
+def carry_out(
+    source: Source,
+    host: Host,
+    plan: Plan,
+    folder: Folder,
+    tell: Callable[[Step], None],
+    show: Callable[[Underway], None],
+) -> None:
+    """Make every run that the folder does not hold yet; ``show`` is called about once a second meanwhile.
 
     Raises MeasureError or OutputError, naming the run and how to go on; what ended before is kept.
     """
     planned = trials(plan)
     records = folder.records(planned)
-    runner = Runner(source, host, plan)
+    at = time.monotonic()
+    runner = Runner(source, host, plan, lambda: show(_underway(planned, records, time.monotonic() - at)))
     for trial in planned[len(records) :]:
+        at = time.monotonic()
         try:
             record = runner.run(trial, folder.begin(trial), folder.relative, _rate(plan, records))
             folder.keep(record)
@@ -42,12 +62,18 @@ def carry_out(source: Source, host: Host, plan: Plan, folder: Folder, tell: Call
 def experiment(plan: Plan, folder: Folder) -> Experiment:
     """Return what the runs that ended say; raise MeasureError where they make no pair."""
     records = folder.records(trials(plan))
-    return conclude(plan, records, {record.trial.number: folder.result(record) for record in records})
+    told = {record.trial.number: folder.result(record) for record in records if record.trial.kind == "run"}
+    return conclude(plan, records, {number: result for number, result in told.items() if result is not None})
 
 
 def seconds_left(planned: tuple[Trial, ...], records: list[TrialRecord]) -> float:
     """Return how long the other runs will take, at the mean pace of those that ended."""
     return (len(planned) - len(records)) * sum(r.seconds for r in records) / len(records) if records else 0.0
+
+
+def _underway(planned: tuple[Trial, ...], records: list[TrialRecord], seconds: float) -> Underway:
+    left = max(0.0, seconds_left(planned, records) - seconds) if records else None
+    return Underway(planned[len(records)], len(records), len(planned), seconds, left)
 
 
 def _rate(plan: Plan, records: list[TrialRecord]) -> float | None:

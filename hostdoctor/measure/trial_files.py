@@ -1,16 +1,19 @@
 """An experiment's folder: plan.json, host.json, a folder for each run with its raw files, comparison.json."""
 
 import contextlib
+import fcntl
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from hostdoctor.errors import MeasureError, OutputError, ParseError, SourceError, UsageError
+from hostdoctor.errors import HostdoctorError, MeasureError, OutputError, UsageError
 from hostdoctor.facts import Host
 from hostdoctor.facts.runs import RunResult
 from hostdoctor.measure.trial_model import Experiment, Plan, Trial, TrialRecord
+from hostdoctor.measure.trial_plan import why_unusable
 from hostdoctor.parsers.run_results import parse_run_results
 from hostdoctor.sources.texts import read_text_file
 
@@ -24,10 +27,33 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
 
-    def create(self, plan: Plan, host: Host) -> None:
-        """Make the folder with its plan and the map; raise UsageError where something is there already."""
+    def make(self) -> None:
+        """Make the folder, unless it is there."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{self.path}: {error.strerror}") from error
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every other hostdoctor out of the folder meanwhile; raise MeasureError where one is at work in it."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise OutputError(f"{self.path}: {error.strerror}") from error
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise MeasureError(f"{self.path}: another compare is at work in it") from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def create(self, plan: Plan, host: Host) -> None:
+        """Write the plan and the map; raise UsageError where something is there already."""
+        try:
             taken = any(self.path.iterdir())
         except OSError as error:
             raise OutputError(f"{self.path}: {error.strerror}") from error
@@ -39,11 +65,15 @@ class Folder:
     def plan(self) -> Plan:
         """Return the plan of an experiment that was begun; raise UsageError where none was."""
         try:
-            return msgspec.json.decode((self.path / PLAN).read_bytes(), type=Plan)
+            plan = msgspec.json.decode((self.path / PLAN).read_bytes(), type=Plan)
         except OSError as error:
             raise UsageError(f"--resume: {self.path / PLAN}: {(error.strerror or '').lower()}") from None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"--resume: {self.path / PLAN}: no plan of this hostdoctor: {error}") from None
+        why = why_unusable(plan)
+        if why is not None:
+            raise UsageError(f"--resume: {self.path / PLAN}: no plan of this hostdoctor: {why}")
+        return plan
 
     def begin(self, trial: Trial) -> Path:
         """Return the empty folder of a run; what an interrupted attempt left is kept beside it."""
@@ -66,17 +96,20 @@ class Folder:
         for trial in trials:
             try:
                 record = msgspec.json.decode((self._of(trial) / RECORD).read_bytes(), type=TrialRecord)
-            except (OSError, msgspec.DecodeError):
+            except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 break
             if record.trial != trial:
                 raise MeasureError(f"{self._of(trial) / RECORD}: another run than the plan's")
             found.append(record)
         return found
 
-    def result(self, record: TrialRecord) -> RunResult:
-        """Return what a run's raw file tells, named as the folder has it."""
-        runs = parse_run_results(read_text_file(self.path / record.result), record.result)
-        return runs[record.position]
+    def result(self, record: TrialRecord) -> RunResult | None:
+        """Return what a run's raw file tells, named as the folder has it; None where it tells it no more."""
+        try:
+            runs = read_runs(self.path / record.result, record.result)
+        except HostdoctorError:
+            return None
+        return runs[record.position] if 0 <= record.position < len(runs) else None
 
     def conclude(self, experiment: Experiment) -> None:
         """Keep the document."""
@@ -117,9 +150,6 @@ def write_record(path: Path, record: msgspec.Struct) -> None:
                 temporary.unlink()
 
 
-def runs_in(path: Path, name: str) -> tuple[RunResult, ...]:
-    """Return the runs that a result file holds; ``()`` where it is not there or holds none."""
-    try:
-        return parse_run_results(read_text_file(path), name)
-    except (UsageError, SourceError, ParseError):
-        return ()
+def read_runs(path: Path, name: str) -> tuple[RunResult, ...]:
+    """Return the runs that a result file holds; raise UsageError, SourceError or ParseError where it holds none."""
+    return parse_run_results(read_text_file(path), name)

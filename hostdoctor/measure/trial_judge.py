@@ -31,7 +31,10 @@ Results = Mapping[int, RunResult]
 
 
 def conclude(plan: Plan, records: Sequence[TrialRecord], results: Results) -> Experiment:
-    """Return the document of the runs that came to their end; raise MeasureError where they make no pair."""
+    """Return the document of the runs that came to their end; raise MeasureError where they make no pair.
+
+    ``results`` lacks runs whose raw file was lost since: they are left out, and the document says so.
+    """
     other: Role = next(role for role in ("far", "current", "again") if role in plan.order)
     discarded: list[Discarded] = []
     main = _compared(plan, records, results, other, discarded)
@@ -44,7 +47,7 @@ def conclude(plan: Plan, records: Sequence[TrialRecord], results: Results) -> Ex
     rate = next((rate for rate in rates if isinstance(rate, float | int)), None)
     known = {name: getattr(main, name) for name in Comparison.__struct_fields__}
     return Experiment(
-        **known | {"warnings": (*main.warnings, *_warnings(plan, records, discarded))},
+        **known | {"warnings": (*main.warnings, *_lost(records, results), *_warnings(plan, records, discarded))},
         production=production,
         complete=len(records) == len(planned),
         runs_planned=len(planned),
@@ -109,7 +112,7 @@ def _compared(
 
     None where no pair was run at all.
     """
-    by_place = {(r.trial.pair, r.trial.role): r for r in records if r.trial.kind == "run"}
+    by_place = {(r.trial.pair, r.trial.role): r for r in records if r.trial.number in results}
     near, far, control = [], [], []
     known = len(discarded)
     for pair in range(plan.pairs):
@@ -138,6 +141,14 @@ def _compared(
         names=("near", TITLES[other]),
         force=True,
     )
+
+
+def _lost(records: Sequence[TrialRecord], results: Results) -> list[str]:
+    return [
+        f"run {r.trial.number} ({TITLES[r.trial.role]}) left out: {r.result} is lost or broken"
+        for r in records
+        if r.trial.kind == "run" and r.trial.number not in results
+    ]
 
 
 def _warnings(plan: Plan, records: Sequence[TrialRecord], discarded: Sequence[Discarded]) -> list[str]:

@@ -40,13 +40,14 @@ class Plan(Fact, frozen=True, kw_only=True):
 
     ``server`` tells whether a server is started for each run and ``client`` drives it; else the arms' words are the
     workload itself. ``rate_per_s`` is put for ``{rate}``; with ``probes`` it is found before. ``rate_limit_per_s`` is
-    80 % of a stated capacity. ``client_cpus`` is a cpulist, None: any.
+    80 % of a stated capacity. ``client_cpus`` is a cpulist, None: any. ``directory`` is where commands are started.
     """
 
     schema_version: str = SCHEMA_VERSION
     created: str
     hostdoctor: str
     hostname: str | None = None
+    directory: str | None = None
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     order: tuple[Role, ...]
     pairs: int

@@ -52,6 +52,8 @@ def read_place(source: Source, host: Host, pids: Iterable[int], arm: Arm, when: 
         if intended is not None and (why := _judge(process, last, pages, intended, threads, memory)):
             outside.append(why)
     reasons = dict.fromkeys(gap.reason for gap in gaps if gap.fact.endswith(".memory"))
+    if arm.gpus and processes and not threads.judged and not memory.judged:
+        reasons["none of its processes was seen to use these GPUs"] = None
     return Place(
         when=when,
         processes=len(processes),

@@ -10,6 +10,7 @@ from hostdoctor.measure.paired import detectable_ratio
 from hostdoctor.measure.trial_model import Arm, Plan, Role, Trial
 
 LOAD_SHARE = 0.80  # of the slower arm's capacity: above it queues grow and tails measure the queue
+MAX_PAIRS, MAX_WARM_UPS = 100, 10
 SPREADS = (0.02, 0.05, 0.20)  # how much runs of one arm may vary, for the forecast
 PLACEHOLDERS = ("{result}", "{seed}", "{rate}", "{run}")
 _ORDER: tuple[Role, ...] = ("far", "current", "near", "again")  # near beside current and beside its control
@@ -45,6 +46,19 @@ def trials(plan: Plan) -> tuple[Trial, ...]:
         Trial(number=number, kind=kind, role=role, pair=pair)  # type: ignore[arg-type]
         for number, (kind, role, pair) in enumerate(found)
     )
+
+
+def why_unusable(plan: Plan) -> str | None:
+    """Return why a plan that was read from a file cannot be carried out; None where it can."""
+    roles = set(plan.order)
+    if "near" not in roles or len(roles) != len(plan.order) or len(roles) < 2:
+        return f"an order that is none: {', '.join(plan.order)}"
+    if not all(("near" if role == "again" else role) in plan.arms for role in roles):
+        return "an arm is missing"
+    if not (1 <= plan.pairs <= MAX_PAIRS and 0 <= plan.warm_ups <= MAX_WARM_UPS):
+        return f"{plan.pairs} pairs after {plan.warm_ups} warm-ups"
+    lacks = plan.server and (plan.ready_url is None or not plan.client)
+    return "a server without a client or an address" if lacks else None
 
 
 def arm_of(plan: Plan, role: Role) -> Arm:

@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from hostdoctor.errors import MeasureError, OutputError, SourceError
+from hostdoctor.errors import HostdoctorError, MeasureError, OutputError
 from hostdoctor.facts import Fact, Host
 from hostdoctor.facts.runs import Latency, RunResult
 from hostdoctor.measure.arms import read_arm
-from hostdoctor.measure.trial_files import RESULT, runs_in, write_record
+from hostdoctor.measure.trial_files import RESULT, read_runs, write_record
 from hostdoctor.measure.trial_model import Arm, Conditions, Place, Plan, Trial, TrialRecord
 from hostdoctor.measure.trial_places import read_place
 from hostdoctor.measure.trial_plan import arm_of, filled, rate_of, seed_of, uses, values_of, workload
@@ -23,7 +24,7 @@ from hostdoctor.placement.applying import Step
 from hostdoctor.placement.becoming import bound_argv
 from hostdoctor.sources.base import Source
 from hostdoctor.sources.children import Child
-from hostdoctor.sources.web import read_url
+from hostdoctor.sources.readiness import answers
 
 START_S = 60.0  # for a command to be under way: this interpreter starts before it
 READY_POLL_S, READY_ANSWER_S = 0.5, 5.0
@@ -31,6 +32,7 @@ TICK_S = 1.0
 _FIRST_LOOK_S = 1.0
 _LITTLE_ROOM_BYTES = 1 << 20
 _BUNCHED_MS = 0.05
+_SAID = 100  # of last words: what follows them must still fit in the line
 
 
 class Looked(Fact, frozen=True, kw_only=True):
@@ -43,11 +45,20 @@ class Looked(Fact, frozen=True, kw_only=True):
     left: tuple[int, ...] = ()
 
 
+class _Seen(NamedTuple):
+    """A result file at one time: what changes when it is written, and how many runs it held."""
+
+    stamp: tuple[int, int, int] | None
+    runs: int = 0
+
+
 class Runner:
     """Makes runs of one plan on this host."""
 
-    def __init__(self, source: Source, host: Host, plan: Plan) -> None:
+    def __init__(self, source: Source, host: Host, plan: Plan, beat: Callable[[], None]) -> None:
+        """Prepare; ``beat`` is called about once a second while something runs."""
         self._source = source
+        self._beat = beat
         self._host = host
         self._plan = plan
         self._left: list[int] = []
@@ -60,15 +71,14 @@ class Runner:
         asked = rate_of(plan, trial, rate)
         values = values_of(trial, str(folder / RESULT), asked)
         raw = Path(filled((plan.result,), values)[0]) if plan.result is not None else folder / RESULT
-        before = runs_in(raw, raw.name) if plan.result is not None else ()
+        before = _seen(raw)
         environment = os.environ | arm.environment | {"HOSTDOCTOR_ARM": trial.role, "HOSTDOCTOR_RUN": str(trial.number)}
         look = self._served if plan.server else self._alone
         looked = look(arm, values, environment, folder)
         has_result = plan.result is not None or uses(workload(plan), "{result}")
-        position = self._keep_result(raw, folder / RESULT, len(before)) if has_result else 0
         if not has_result:
             write_record(folder / RESULT, _wall(looked.seconds))
-        run = runs_in(folder / RESULT, RESULT)[position]
+        run, position = self._result(raw, folder / RESULT, before)
         self._want_metric(run)
         notes = [*(_bunched(run) if trial.number == 0 and plan.metric == "itl" else ())]
         notes += [f"{len(self._left)} of its processes would not end"] if self._left else []
@@ -92,13 +102,13 @@ class Runner:
     def _served(self, arm: Arm, values: dict[str, str], environment: Mapping[str, str], folder: Path) -> Looked:
         plan = self._plan
         assert plan.ready_url is not None
-        if _answers(plan.ready_url):
+        if answers(plan.ready_url, READY_ANSWER_S):
             raise MeasureError(f"{plan.ready_url} answers already: another server is there")
         at = time.monotonic()
         with self._started(
             "the server", arm.step, filled(arm.argv, values), environment, folder / "server.log"
         ) as server:
-            _wait_ready(server, plan.ready_url, plan.ready_timeout_s)
+            _wait_ready(server, plan.ready_url, plan.ready_timeout_s, self._beat)
             ready_s = round(time.monotonic() - at, 3)
             start = self._place(server, arm, "start")
             step = Step(tier="unbound")
@@ -179,27 +189,30 @@ class Runner:
                 limit = f"{self._plan.run_timeout_s:g} s"
                 raise MeasureError(f"{name} did not end within {limit} (--timeout){_said(child)}")
             tick()
+            self._beat()
         if child.ended is None or child.ended.status != 0:
             _want_room(child)
             raise MeasureError(f"{name} failed: {_ending(child)}")
 
-    def _keep_result(self, raw: Path, kept: Path, before: int) -> int:
-        """Have the raw result in the run's folder; return which of its runs is this one."""
+    def _result(self, raw: Path, kept: Path, before: _Seen) -> tuple[RunResult, int]:
+        """Have the raw result in the run's folder; return what it tells of this run, and as which of its runs."""
+        if _stamp(raw) in (None, before.stamp):
+            _want_room_at(kept)
+            raise MeasureError(f"no result: the client wrote no {raw} ({{result}} or --result names it)")
+        try:
+            runs = read_runs(raw, str(raw))
+        except HostdoctorError as error:
+            _want_room_at(kept)
+            raise MeasureError(f"no result: {error}") from None
+        new = len(runs) - before.runs if len(runs) > before.runs else len(runs)  # appended, or written anew
+        if new != 1:
+            raise MeasureError(f"{raw} holds {new} new results: each run needs one")
         try:
             if raw != kept:
                 shutil.copyfile(raw, kept)
-        except FileNotFoundError:
-            raise MeasureError(f"no result: the client wrote no {raw} ({{result}} or --result names it)") from None
         except OSError as error:
             raise OutputError(f"{kept}: not written: {(error.strerror or str(error)).lower()}") from error
-        runs = runs_in(kept, kept.name)
-        if not runs:
-            _want_room_at(kept)
-            raise MeasureError(f"no result: {raw} holds no benchmark result with a latency")
-        new = len(runs) - before if len(runs) > before else len(runs)  # appended, or written anew
-        if new != 1:
-            raise MeasureError(f"{raw} holds {new} new results: each run needs one")
-        return len(runs) - 1
+        return runs[-1], len(runs) - 1
 
     def _want_metric(self, run: RunResult) -> None:
         """Raise MeasureError, at the first run already, where the result does not tell what is compared."""
@@ -209,6 +222,23 @@ class Runner:
             raise MeasureError(f"the result tells no {metric} (it tells {told}): choose with --metric")
         if read_arm(metric, [run])[quantile].runs[0] is None:
             raise MeasureError(f"the result's {metric} has no {quantile}, or it is 0: choose another with --metric")
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells one state of a file from another; None where there is no file."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _seen(path: Path) -> _Seen:
+    stamp = _stamp(path)
+    try:
+        return _Seen(stamp, len(read_runs(path, path.name)) if stamp is not None else 0)
+    except HostdoctorError:
+        return _Seen(stamp)
 
 
 def _add_look(places: list[Place], look: Callable[[str], Place]) -> None:
@@ -230,22 +260,15 @@ def now() -> str:
     return datetime.datetime.now(tz=datetime.timezone.utc).isoformat(timespec="seconds")
 
 
-def _wait_ready(server: Child, url: str, timeout_s: float) -> None:
+def _wait_ready(server: Child, url: str, timeout_s: float, beat: Callable[[], None]) -> None:
     deadline = time.monotonic() + timeout_s
-    while not _answers(url):
+    while not answers(url, READY_ANSWER_S):
+        beat()
         if server.wait(READY_POLL_S):
             _want_room(server)
             raise MeasureError(f"the server ended before it was ready: {_ending(server)}")
         if time.monotonic() > deadline:
             raise MeasureError(f"the server was not ready within {timeout_s:g} s ({url}){_said(server)}")
-
-
-def _answers(url: str) -> bool:
-    try:
-        read_url(url, READY_ANSWER_S)
-    except SourceError:
-        return False
-    return True
 
 
 def _want_alive(server: Child) -> None:
@@ -266,7 +289,7 @@ def _ending(child: Child) -> str:
 
 def _said(child: Child) -> str:
     words = child.last_words()
-    return f"; its last words: {words[:200]}" if words else ""
+    return f"; its last words: {words[:_SAID]}" if words else ""
 
 
 def _want_room(child: Child) -> None:

@@ -1,5 +1,6 @@
 """Three signals without load, as differences over an interval: device latency, queue depth, an engine's cache hits."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 
@@ -37,14 +38,13 @@ class Watch:
     def __init__(self, source: Source, disks: Sequence[str], metrics_url: str = "", timeout_s: float = 5.0) -> None:
         """Read all counters; raise SourceError where the engine does not answer, UsageError for what is no address."""
         self._source, self._disks, self._url, self._timeout_s = source, tuple(disks), metrics_url, timeout_s
-        self._began = time.monotonic()
         self._metrics = self._read_metrics()
-        self._counters = self._read_counters()
+        self._counters, self._began = self._read_counters(), time.monotonic()
 
     def end(self) -> "Watched":
         """Read all counters again and return what happened between; an engine that is gone by now is a note."""
-        seconds = time.monotonic() - self._began
-        sample = Sample(seconds=seconds, before=self._counters, after=self._read_counters())
+        after, seconds = self._read_counters(), time.monotonic() - self._began
+        sample = Sample(seconds=seconds, before=self._counters, after=after)
         notes: tuple[str, ...] = ()
         caches: tuple[CacheHits, ...] = ()
         try:
@@ -96,7 +96,7 @@ def _cache(
 
 
 def _judged(name: str, queries: float, hits: float) -> CacheHits:
-    if queries < 0 or hits < 0:  # counters start anew with the engine
+    if not (0 <= hits <= queries and math.isfinite(queries)):  # counters start anew with the engine
         return CacheHits(cache=name)
     share = 100.0 * hits / queries if queries > 0 else None
     return CacheHits(cache=name, queries=queries, hits=hits, hit_percent=share)

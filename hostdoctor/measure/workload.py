@@ -13,6 +13,7 @@ Value = float | str | None
 _SAME: dict[str, Callable[[RunResult], Value]] = {
     "client": lambda run: run.tool,
     "model": lambda run: run.model,
+    "tokenizer": lambda run: run.tokenizer,
     "backend": lambda run: run.backend,
     "request rate": lambda run: run.request_rate,
     "concurrency limit": lambda run: run.max_concurrency,

@@ -230,7 +230,7 @@ def _means(means: DiskMeans | None) -> list[str]:
 
 def _cache(cache: CacheHits) -> str:
     if cache.queries is None:
-        return f"{cache.cache}: counters went backwards, the engine was restarted"
+        return f"{cache.cache}: its counters went backwards or do not add up: was the engine restarted?"
     if cache.hit_percent is None:
         return f"{cache.cache}: nothing was looked up"
     return f"{cache.cache}: {cache.hit_percent:.1f} % of {cache.queries:.0f} tokens found"

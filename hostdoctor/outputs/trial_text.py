@@ -23,6 +23,7 @@ from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import plural, printable
 
 _MINUTE, _HOUR = 60, 3600
+_BAR = 24
 
 
 def render_forecast(plan: Plan, folder: str) -> str:
@@ -59,6 +60,15 @@ def render_step(record: TrialRecord, left: int, seconds_left: float) -> str:
     what = trial.kind if trial.pair is None else f"pair {trial.pair + 1}"
     rest = f", about {duration(seconds_left)} left" if left else ""
     return f"[{number}/{planned}] {what}, {TITLES[trial.role]}: {duration(record.seconds)}{rest}"
+
+
+def render_underway(trial: Trial, done: int, planned: int, seconds: float, seconds_left: float | None) -> str:
+    """Return the bar of an experiment whose next run has taken so many seconds."""
+    filled_cells = _BAR * done // planned
+    what = trial.kind if trial.pair is None else f"pair {trial.pair + 1}"
+    rest = "" if seconds_left is None else f", about {duration(seconds_left)} left"
+    bar = "#" * filled_cells + "-" * (_BAR - filled_cells)
+    return f"[{bar}] {done}/{planned} {what}, {TITLES[trial.role]}: {duration(seconds)}{rest}"
 
 
 def render_experiment(experiment: Experiment, style: Style) -> str:

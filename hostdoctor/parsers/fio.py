@@ -7,6 +7,7 @@ import msgspec
 from hostdoctor.errors import ParseError
 from hostdoctor.facts import Fact
 
+_MOST = 1 << 53  # ns are a hundred days
 _PERCENTILES = {"p50_ns": "50.000000", "p99_ns": "99.000000", "p999_ns": "99.900000"}
 
 
@@ -32,7 +33,7 @@ class _Latency(msgspec.Struct):
 
 
 class _Read(msgspec.Struct):
-    clat_ns: _Latency
+    clat_ns: _Latency | None = None
     total_ios: int = 0
     iops: float | None = None
     bw_bytes: int | None = None
@@ -50,12 +51,13 @@ class _Printed(msgspec.Struct):
 
 
 def parse_fio(text: str, source: str) -> FioReads:
-    """Return the figures of a run of one job that read something; what fio printed before its JSON is passed over.
+    """Return the figures of a run of one job that read something; what stands before and after the JSON is passed over.
 
-    Raises ParseError for anything else: no JSON, no job or several, an error, no reads.
+    Raises ParseError for anything else: no JSON, no job or several, an error, no reads, figures that cannot be.
     """
     start = 0 if text.startswith("{") else text.find("\n{") + 1
-    body = text[start:].rstrip()
+    end = text.rfind("\n}", start)
+    body = text[start : end + 2 if end > 0 else None].rstrip()
     if not body.startswith("{"):
         raise ParseError(source, 1, text.strip().partition("\n")[0], "no JSON of fio")
     try:
@@ -63,6 +65,8 @@ def parse_fio(text: str, source: str) -> FioReads:
         printed = msgspec.json.decode(raw, type=_Printed)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ParseError(source, 1, body.partition("\n")[0], f"no JSON of fio: {error}") from None
+    if printed.jobs and printed.jobs[0].read.clat_ns is None:
+        raise ParseError(source, 1, f"{printed.version}", "no times in nanoseconds: fio 3 or newer is needed")
     if len(printed.jobs) != 1 or printed.jobs[0].error:
         what = f"error {printed.jobs[0].error}" if printed.jobs else "no job"
         raise ParseError(source, 1, body.partition("\n")[0], what if len(printed.jobs) < 2 else "several jobs")
@@ -71,14 +75,19 @@ def parse_fio(text: str, source: str) -> FioReads:
 
 def _reads(printed: _Printed, raw: bytes, source: str) -> FioReads:
     read = printed.jobs[0].read
-    told: dict[str, Any] = {name: read.clat_ns.percentile.get(key) for name, key in _PERCENTILES.items()}
-    samples = read.clat_ns.N if read.clat_ns.N is not None else read.total_ios
+    latency = read.clat_ns or _Latency()
+    told: dict[str, Any] = {name: latency.percentile.get(key) for name, key in _PERCENTILES.items()}
+    samples = latency.N if latency.N is not None else read.total_ios
     if not samples or None in told.values():
         raise ParseError(source, 1, "", "no reads, or not the percentiles 50, 99 and 99.9")
+    beside = [value for value in (latency.mean, read.iops, read.bw_bytes, read.runtime) if value is not None]
+    times = list(told.values())
+    if min([0, samples, *beside]) < 0 or times != sorted(times) or times[0] <= 0 or max(samples, *times) > _MOST:
+        raise ParseError(source, 1, f"{samples} reads, {times} ns", "figures that cannot be")
     return FioReads(
         version=printed.version,
         samples=samples,
-        mean_ns=read.clat_ns.mean,
+        mean_ns=latency.mean,
         iops=read.iops,
         bytes_per_s=read.bw_bytes,
         runtime_ms=read.runtime,

@@ -67,7 +67,7 @@ def _run(document: Object, benchmark: Object, source: str) -> RunResult:
         duration_s=positive(benchmark.get("duration")),
         input_tokens=_total(benchmark, "prompt_token_count"),
         output_tokens=_total(benchmark, "output_token_count"),
-        versions=versions(inner(document, "metadata") or {}),
+        versions=versions(document.get("metadata")),
         notes=(NOTE,),
     )
 

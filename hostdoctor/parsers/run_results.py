@@ -25,8 +25,8 @@ def parse_run_results(text: str, source: str) -> tuple[RunResult, ...]:
     """
     if len(text) > MAX_CHARS:
         raise ParseError(source, 0, "", f"larger than {MAX_CHARS >> 20} MiB")
-    runs = [run for document in find_objects(text, source) for run in _read(document, source)]
-    runs = [run for run in runs if run.latencies]
+    told = [run for document in find_objects(text, source) for run in _read(document, source)]
+    runs = [run for run in told if run.latencies]
     if len(runs) <= 1 and len(text) <= _TABLE_CHARS:
         runs = _with_tables(runs, text, source)
     if len(runs) > MAX_RUNS:
@@ -34,8 +34,13 @@ def parse_run_results(text: str, source: str) -> tuple[RunResult, ...]:
     if not runs:
         lines = text[:4096].split("\n")
         number, first = next(((i, line.strip()) for i, line in enumerate(lines, 1) if line.strip()), (0, ""))
-        raise ParseError(source, number, first, "no benchmark result with a latency")
+        raise ParseError(source, number, first, _why_none(told))
     return tuple(runs)
+
+
+def _why_none(runs: list[RunResult]) -> str:
+    failed = next((run.failed for run in runs if run.failed and not run.completed), None)
+    return "no benchmark result with a latency" if failed is None else f"all {failed} requests failed"
 
 
 def _read(document: Object, source: str) -> list[RunResult]:
@@ -50,8 +55,8 @@ def _read(document: Object, source: str) -> list[RunResult]:
 
 def _own(document: Object, source: str) -> RunResult:
     try:
-        run = msgspec.convert(document, RunResult)
-    except (msgspec.ValidationError, RecursionError) as error:
+        run = msgspec.json.decode(msgspec.json.encode(document), type=RunResult)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         raise ParseError(source, 0, "", f"not a run as hostdoctor writes it: {error}") from error
     if not all(map(_is_sensible, run.latencies.values())):
         raise ParseError(source, 0, "", "a latency that is no time")

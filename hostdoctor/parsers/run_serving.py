@@ -110,21 +110,23 @@ class _Requests:
 
     def __init__(self, document: Object) -> None:
         lists = {key: items(document.get(key)) for key in ("ttfts", "itls", "latencies", "output_lens")}
-        errors, starts = items(document.get("errors")), items(document.get("start_times"))
+        errors = items(document.get("errors"))
+        starts = [number(x) for x in items(document.get("start_times"))]
         total = max(len(values) for values in lists.values())
         self.notes: tuple[str, ...] = ()
         self.failed: int | None = None
         if any(values and len(values) != total for values in (*lists.values(), errors)):
             self.notes = ("the lists per request differ in length: not read",)
             total, errors = 0, []
-        has_starts = len(starts) == total and all(number(x) is not None for x in starts)
-        order = sorted(range(total), key=starts.__getitem__) if has_starts else range(total)
+        known_starts = [start for start in starts if start is not None]
+        has_starts = len(known_starts) == len(starts) == total
+        order = sorted(range(total), key=known_starts.__getitem__) if has_starts else range(total)
         failed = _failures(total, errors, lists)
         kept = [i for i in order if not failed[i]]
         if total and (errors or lists["ttfts"]):
             self.failed = total - len(kept)
         self.succeeded = len(kept) if total else None
-        self._starts = [starts[i] for i in kept] if has_starts else None
+        self._starts = [known_starts[i] for i in kept] if has_starts else None
         kept_lists = {key: [values[i] for i in kept] if values and total else [] for key, values in lists.items()}
         self._ttfts, self._lengths, self._latencies = (
             [number(x) for x in kept_lists[key]] for key in ("ttfts", "output_lens", "latencies")

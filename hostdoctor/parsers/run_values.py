@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from hostdoctor.parsers.run_json import Object
-
 MAX_MS = 1e9  # eleven days
 MIN_QUANTILE_MS = 1e-6  # clients write 0 where there was nothing to measure
 MAX_COUNT = 10**12
@@ -41,8 +39,8 @@ def positive(value: Any) -> float | None:
 
 
 def word(value: Any) -> str | None:
-    """Return a non-empty text, shortened to 300 characters, else None."""
-    return value.strip()[:300] or None if isinstance(value, str) else None
+    """Return a non-empty text, shortened to 300 characters, else None; halves of a character become ``?``."""
+    return value.strip()[:300].encode("utf-8", "replace").decode() or None if isinstance(value, str) else None
 
 
 def rate(value: Any) -> float | Literal["inf"] | None:
@@ -77,10 +75,11 @@ def items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def versions(document: Object) -> dict[str, str]:
+def versions(document: Any) -> dict[str, str]:
     """Return every top-level text whose key ends in ``version``, but for the file's own schema version."""
+    told = document.items() if isinstance(document, dict) else ()
     return {
         key: text
-        for key, value in list(document.items())[:500]
+        for key, value in list(told)[:500]
         if _VERSION_KEY.fullmatch(key) and key != "schema_version" and (text := word(value))
     }

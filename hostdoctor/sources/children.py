@@ -140,6 +140,7 @@ class Child:
 
 @atexit.register
 def stop_all() -> None:
-    """End whatever is still kept."""
+    """End whatever is still kept; a signal ends the waiting alone, as each keeper was asked and needs nobody."""
     for child in tuple(_kept):
-        child.stop()
+        with contextlib.suppress(KeyboardInterrupt, SystemExit):
+            child.stop()

@@ -4,8 +4,10 @@ import atexit
 import contextlib
 import os
 import selectors
+import shutil
 import signal
 import subprocess  # noqa: TID251  the one module that may
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -15,6 +17,14 @@ from hostdoctor.facts import Fact, GapKind
 MAX_OUTPUT_BYTES = 32 << 20
 GRACE_S = 0.2  # for a killed child to be reaped; one in D state is left behind
 LINGER_S = 0.25  # for output that a child's own children may still write
+
+# The kernel kills it when the thread that started it is no more: also where this process is killed.
+_DIE_WITH = """import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+if os.getppid() != int(sys.argv[1]): os._exit(1)
+try: os.execvp(sys.argv[2], sys.argv[2:])
+except OSError as error: sys.exit(f"{sys.argv[2]}: {error.strerror}")
+"""
 
 _unfinished: "set[subprocess.Popen[bytes]]" = set()
 
@@ -28,10 +38,17 @@ class Completed(Fact, frozen=True, kw_only=True):
 
 
 class Running:
-    """A command started in the background; :meth:`wait` gives its outcome, at the deadline at the latest."""
+    """A command started in the background; :meth:`wait` gives its outcome, at the deadline at the latest.
 
-    def __init__(self, argv: tuple[str, ...], deadline: float, environment: Mapping[str, str]) -> None:
+    ``dies_with_us``: it ends also where this process is killed, as one must that puts load on the host.
+    """
+
+    def __init__(
+        self, argv: tuple[str, ...], deadline: float, environment: Mapping[str, str], *, dies_with_us: bool = False
+    ) -> None:
         self._argv = argv
+        self._dies_with_us = dies_with_us
+        self._is_unwanted = False
         self._deadline = deadline
         self._outcome = Completed(reason="did not answer in time", kind="timeout")
         self._environment = dict(environment) | {"LC_ALL": "C", "LANGUAGE": "C"}
@@ -51,14 +68,21 @@ class Running:
 
     def stop(self) -> None:
         """End the command and all that it started; one that has ended is left alone."""
+        self._is_unwanted = True  # for one that is being started at this moment
         for process in tuple(_unfinished):
             if process.pid == self.pid and process.poll() is None:
                 _kill(process)
 
     def _work(self) -> None:
+        command = self._argv
+        if self._dies_with_us and os.access(sys.executable, os.X_OK):  # not one in a folder that was given up with root
+            if shutil.which(command[0]) is None:
+                self._outcome = _not_started(command[0], FileNotFoundError())
+                return
+            command = (sys.executable, "-I", "-S", "-c", _DIE_WITH, str(os.getpid()), *command)
         try:
             process = subprocess.Popen(
-                self._argv,
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -70,6 +94,8 @@ class Running:
             return
         _unfinished.add(process)
         self.pid = process.pid
+        if self._is_unwanted:
+            _kill(process)
         out, err, complete = _collect(process, self._deadline)
         status = _finish(process, self._deadline if complete else 0.0)
         if process.returncode is not None:

@@ -14,7 +14,8 @@ def read_measured(host: Host, files: Sequence[tuple[str, str]]) -> Measured:
     Raises ParseError for what is no such document, UsageError for one that was taken on another host.
     """
     documents = [(name, parse_measured(text, name)) for name, text in files]
-    return Measured(links=tuple(_link(host, name, document) for name, document in documents if document.links))
+    found = [_link(host, name, document) for name, document in documents]
+    return Measured(links=tuple(link for link in found if link.links))
 
 
 def _link(host: Host, name: str, document: MeasuredCopies) -> MeasuredLink:

@@ -103,6 +103,8 @@ def test_another_model_is_another_workload(arms: dict[str, list[str]], tmp_path:
         (["--near", "{near}", "--far", "/nowhere.json"], "no such file"),
         (["--near", "{near}", "--far", "{far}", "--margin", "nan"], "--margin"),
         (["--near", "{near}", "--far", "{far}", "--metric", "wall"], "no run has the latency 'wall'"),
+        (["--near", "{near}", "--far", "{far}", "--pairs", "8"], "results taken elsewhere: --pairs says nothing there"),
+        (["--near", "{near}", "--far", "{far}", "--dry-run"], "--dry-run says nothing there"),
     ],
 )
 def test_mistakes_of_usage(arms: dict[str, list[str]], arguments: list[str], said: str) -> None:

@@ -1,5 +1,6 @@
 """What ``compare -- COMMAND`` would do on whole hosts: arms, bindings, refusals with their reasons."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -154,6 +155,11 @@ class TestRefusals:
             ({"ready_url": "http://10.0.0.1/health"}, "not an http address of this machine"),
             ({"ready_url": "file:///etc/passwd"}, "not an http address of this machine"),
             ({"metric": "speed"}, "none of ttft"),
+            ({"command": (*BENCH, "{rate}"), "rate": math.nan}, "not a number"),
+            ({"command": (*BENCH, "{rate}"), "capacity": math.nan}, "not a number"),
+            ({"client_cpus": "0-3-4"}, "--client-cpus: not a list of CPUs: '0-3-4'"),
+            ({"client_cpus": "220-230"}, r"CPUs 224-230 are not among yours \(0-223\)"),
+            ({"client_cpus": "3", "server": ""}, "--client-cpus goes with --server"),
             ({"far_node": 1}, "--far-node goes with --node"),
             ({"node": 7}, "no such node"),
             ({"node": 0, "far_node": 0}, "near,near is near against itself"),

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hostdoctor.checks.registry import load_rules
-
 import hostdoctor
+from hostdoctor.diagnosis.registry import load_rules
 
 ELSEWHERE = ("hostdoctor.__main__", "hostdoctor.sources.nvml_child", "hostdoctor.sources.cpu_child")  # not its own
 
@@ -24,7 +23,8 @@ ELSEWHERE = ("hostdoctor.__main__", "hostdoctor.sources.nvml_child", "hostdoctor
 def read_modules() -> None:
     """Import what the commands import, before the first start."""
     importlib.import_module("jinja2")
-    for module in pkgutil.walk_packages(hostdoctor.__path__, "hostdoctor."):
+    # checks/ is another folder of the package's; in a checkout that folder is the whole of it
+    for module in pkgutil.walk_packages(hostdoctor.__path__[:1], "hostdoctor."):
         if module.name not in ELSEWHERE:
             importlib.import_module(module.name)
     load_rules()

@@ -33,6 +33,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
+        if self.server.options.garbage:
+            self.wfile.write(b"garbage\r\n\r\n")
+            self.close_connection = True
+            return
         self.send_response(200)
         self.end_headers()
         if self.path == "/health":
@@ -110,7 +114,7 @@ def bench(options: argparse.Namespace) -> None:
         "itls": itls,
         "errors": errors,
     }
-    if options.result:
+    if options.result and not (options.silent_in_run and os.environ["HOSTDOCTOR_RUN"] == options.silent_in_run):
         Path(options.result).write_text(json.dumps(document), encoding="utf-8")
 
 
@@ -121,6 +125,8 @@ def main() -> None:
     parser.add_argument("--port", type=int)
     parser.add_argument("--fail-in-run", default="")
     parser.add_argument("--hang-in-run", default="")
+    parser.add_argument("--silent-in-run", default="")
+    parser.add_argument("--garbage", action="store_true")
     parser.add_argument("--end-after", type=int, default=0)
     parser.add_argument("--never-ready", action="store_true")
     parser.add_argument("--leave-child", action="store_true")

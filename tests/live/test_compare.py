@@ -239,6 +239,50 @@ def test_the_client_writes_where_it_likes(start: Start, tmp_path: Path, port: in
     assert any("no {seed}" in note for note in document["warnings"])
 
 
+def test_an_old_result_is_not_taken_for_a_new_one(start: Start, tmp_path: Path) -> None:
+    own = tmp_path / "own.json"
+    done = ended(start("--result", str(own), client=("--requests", "3", "--silent-in-run", "1", "--result", str(own))))
+    assert done.status == 3
+    assert f"run 1 (near): no result: the client wrote no {own}" in done.err
+    assert kept(tmp_path / "out") == 1
+
+
+def test_an_experiment_has_its_folder_to_itself(start: Start, tmp_path: Path) -> None:
+    started = start(client=("--requests", "3", "--hang-in-run", "1"))
+    wait_for(started, tmp_path / "out", 1)
+    for again in (start(), Started(("compare", "--resume", str(tmp_path / "out")))):
+        done = ended(again)
+        assert done.status == 3
+        assert done.err.endswith(f"{tmp_path / 'out'}: another compare is at work in it\n")
+    started.process.terminate()
+    assert ended(started).status == 143
+
+
+def test_a_document_that_cannot_be_printed_is_kept(tmp_path: Path) -> None:
+    words = ("--node", "0", "--arms", "near,near", "--pairs", "6", "--out", str(tmp_path / "out"), "--", "true")
+    command = (sys.executable, "-m", "hostdoctor", "compare", *words)
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=full, check=False)
+    assert ran.returncode == 3
+    document = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+    assert (document["complete"], document["pairs"]) == (True, 6)
+
+
+def test_resume_goes_on_where_it_was_begun_and_takes_no_other_options(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    where = ("--node", "0", "--arms", "near,near", "--pairs", "6", "--out", str(folder))
+    begun = Started(("compare", *where, "--", sys.executable, "-c", "import os; assert os.getcwd() == '/'"))
+    assert ended(begun).status == 0
+    for path in folder.glob("runs/01*"):
+        path.rename(tmp_path / path.name)
+    refused = ended(Started(("compare", "--resume", str(folder), "--pairs", "8")))
+    assert refused.status == 64
+    assert "--resume goes on by its own options: --pairs says nothing there" in refused.err
+    command = (sys.executable, "-m", "hostdoctor", "compare", "--resume", str(folder))
+    elsewhere = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (elsewhere.returncode, kept(folder)) == (0, RUNS), elsewhere.stderr
+
+
 def test_capacity_is_probed_and_the_rate_kept_below_it(start: Start) -> None:
     done = ended(start("--probe-capacity", client=("--rate", "{rate}", "--requests", "5")))
     assert done.status == 0, done.err
@@ -271,6 +315,12 @@ def test_dry_run_prints_every_command_and_starts_none(start: Start, tmp_path: Pa
     assert "--seed 6 " in done.out
     assert f"until http://127.0.0.1:{done.out.split('--port ')[1].split()[0]}/health answers" in done.out
     assert not (tmp_path / "out").exists()
+
+
+def test_a_server_that_speaks_no_http_is_never_ready(start: Start) -> None:
+    done = ended(start("--ready-timeout", "2", server=("--garbage",)))
+    assert done.status == 3
+    assert "run 0 (near): the server was not ready within 2 s" in done.err
 
 
 def test_an_existing_folder_is_left_alone(start: Start, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import subprocess  # noqa: TID251  runs the command line on a terminal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,11 @@ def test_results_that_a_full_disk_refuses_are_printed(tmp_path: Path, monkeypatc
         (("nvme", "--drive", "a", "--file", "b"), 64, "give one"),
         (("nvme", "--drive", "nvme77", "--quick"), 64, "no NVMe drive 'nvme77' here"),
         (("nvme", "--file", "/proc/self/status", "--quick"), 3, "at least 16 MiB are needed"),
-        (("nvme", "--file", "/nonexistent", "--quick"), 3, "no such file or directory"),
+        (("nvme", "--file", "/nonexistent", "--quick"), 64, "no such file or directory"),
+        (("nvme", "--watch", "1", "--file", "/nonexistent", "--quick"), 64, "no such file or directory"),
+        (("nvme", "--file", "a\udcff", "--quick"), 64, "not a UTF-8 name"),
+        (("nvme", "--watch", "1", "--metrics-url", "http://a:b@127.0.0.1:1/", "--quick"), 64, "without a user"),
+        (("memory", "--warmup", "nan"), 64, "not a number of seconds"),
         (("nvme", "--drive", "nvme0", "--metrics-url", "http://127.0.0.1:1/"), 64, "only with --watch"),
         (("nvme", "--watch", "1", "--metrics-url", "http://127.0.0.1:1/", "--quick"), 3, "refused"),
         (("nvme", "--watch", "nan"), 64, "not a number of seconds"),
@@ -190,6 +194,19 @@ def test_figures_are_fios_own_to_the_digit(big: Path, tmp_path: Path) -> None:
 
 
 @needs_fio
+def test_names_that_only_look_like_options_are_read(big: Path, tmp_path: Path) -> None:
+    odd = tmp_path / 'a"b\\c:d,$ncpus e%f'
+    odd.hardlink_to(big)
+    words = ("--seconds", "1", "--repeats", "1", "--depth", "1", "--block-kib", "16", "--quick", "--format", "json")
+    ran = hostdoctor("measure", "nvme", "--file", str(odd), *words)
+    if "direct" in ran.err.lower():
+        pytest.skip(f"no direct reads here: {ran.err}")
+    assert (ran.status, ran.err) == (0, "")
+    (run,) = json.loads(ran.out)["runs"]
+    assert run["latency"]["samples"] > 0
+
+
+@needs_fio
 def test_an_interrupt_ends_fio_and_keeps_what_was_measured(big: Path, tmp_path: Path) -> None:
     file = tmp_path / "nvme.json"
     words = ("--seconds", "2", "--repeats", "50", "--depth", "1", "--block-kib", "16", "--quick")
@@ -215,6 +232,63 @@ def test_without_fio_the_package_is_named(big: Path, tmp_path: Path) -> None:
     ended = Started(["measure", "nvme", "--file", str(big), "--quick"], environment={"PATH": str(tmp_path)}).end()
     assert (ended.status, ended.out) == (3, "")
     assert ended.err == "hostdoctor: fio is not installed (Debian, Ubuntu, Fedora: package fio)\n"
+
+
+# A stand-in for fio: counts its runs in a file beside it, and does with the n-th what the n-th word says.
+FIO = """#!{python}
+import json, os, sys, time
+from pathlib import Path
+count = Path(__file__).with_name("count")
+run = int(count.read_text()) if count.exists() else 0
+count.write_text(str(run + 1))
+words = os.environ["FIO_RUNS"].split()
+what = words[min(run, len(words) - 1)]
+if what == "hang": time.sleep(600)
+if what == "fail": sys.exit("fio: io_u error on file /dev/nvme0n1: Input/output error")
+clat = dict(N=1000, percentile={{"50.000000": 1000, "99.000000": 2000, "99.900000": 3000}})
+print(json.dumps(dict(jobs=[dict(read=dict(runtime=1000, clat_ns=clat))])))
+"""
+
+
+@pytest.fixture
+def fio(big: Path, tmp_path: Path) -> Callable[[str], Started]:
+    """Return a function that starts ``measure nvme`` with a fio that does so in turn."""
+
+    def start(runs: str) -> Started:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        (folder / "fio").write_text(FIO.format(python=sys.executable), encoding="utf-8")
+        (folder / "fio").chmod(0o755)
+        words = ("--seconds", "1", "--repeats", "8", "--depth", "1", "--block-kib", "16", "--quick", "--format", "json")
+        environment = {"PATH": f"{folder}:{os.environ['PATH']}", "FIO_RUNS": runs}
+        return Started(["measure", "nvme", "--file", str(big), *words], environment=environment)
+
+    return start
+
+
+def test_runs_that_fail_are_said_and_the_others_kept(fio: Callable[[str], Started]) -> None:
+    done = fio("good fail good").end()
+    document = json.loads(done.out)
+    obeys(document, "measure-nvme")
+    assert [run["failed"] is None for run in document["runs"]] == [True, False, *[True] * 6]
+    assert (done.status, document["stopped"]) == (3, None)
+    assert done.err.startswith("hostdoctor: 1 of 8 runs failed, at first: fio: exit status 1: fio: io_u error")
+
+
+def test_a_drive_that_fails_for_good_ends_it_and_keeps_what_came_before(fio: Callable[[str], Started]) -> None:
+    done = fio("good good fail").end()
+    document = json.loads(done.out)
+    assert [run["failed"] is None for run in document["runs"]] == [True, True, *[False] * 4]
+    assert document["stopped"].startswith("fio: exit status 1: fio: io_u error")
+    assert (done.status, done.left) == (3, ())
+    assert "ended early: fio: exit status 1" in done.err
+
+
+def test_no_fio_outlives_a_parent_that_was_killed(fio: Callable[[str], Started]) -> None:
+    run = fio("hang")
+    wait_until(lambda: any("--name=hostdoctor" in line for line in run.started_processes()))
+    run.process.kill()
+    assert run.end().left == ()
 
 
 class Engine(http.server.BaseHTTPRequestHandler):

@@ -6,7 +6,9 @@ The command line runs for real, in another ``/sys`` whose GPU is near node 0. Wh
 import contextlib
 import json
 import os
+import shutil
 import signal
+import subprocess  # noqa: TID251  a service beside the GPU
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -207,6 +209,17 @@ def test_a_gpu_in_use_is_refused_unless_forced(copy: Copy) -> None:
     assert any(f"in use by process {mine}" in note for note in document(forced)["notes"])
 
 
+def test_a_service_that_only_watches_the_gpu_is_no_user(copy: Copy, tmp_path: Path) -> None:
+    watcher = tmp_path / "nv-hostengine"
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", watcher)
+    with subprocess.Popen((str(watcher), "120")) as service:
+        try:
+            done = ended(copy(*one_setting(), gpus={0: {"processes": f"{service.pid}:1048576"}}))
+        finally:
+            service.kill()
+    assert (done.status, done.err) == (0, "")
+
+
 def test_a_far_node_that_this_process_may_not_use_is_refused_with_the_way_out(
     copy: Copy, cuda_library: Path, driver: Driver, fake_sys: Path
 ) -> None:
@@ -225,7 +238,7 @@ def test_captures_are_refused(copy: Copy, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--gpu", "9"), "no GPU '9' here"),
+        (("--gpu", "9"), "hostdoctor: --gpu: no GPU '9' here"),
         (("--gpu", "all"), "names no one GPU"),
         (("--sizes", "16kb"), "'16kb' is no size"),
         (("--sizes", "2000MiB"), "'2000MiB' is no size"),
@@ -284,6 +297,43 @@ def test_a_driver_that_hangs_from_the_start_costs_its_deadline(copy: Copy) -> No
     done = ended(copy("--timeout", str(TIMEOUT_S), hang_after__cuInit=0))
     assert (done.status, done.out) == (3, "")
     assert f"no answer within {TIMEOUT_S} s" in done.err
+
+
+@pytest.mark.parametrize("function", ["cuInit", "cuStreamSynchronize"])
+def test_a_driver_that_crashes_costs_its_process_alone(copy: Copy, function: str) -> None:
+    done = ended(copy(**{f"crash_after__{function}": 0}))
+    assert (done.status, done.out) == (3, "")
+    assert done.err == "hostdoctor: the child process was killed by SIGSEGV\n"
+
+
+def test_a_driver_that_crashes_on_the_way_keeps_what_came_before(copy: Copy) -> None:
+    done = ended(copy(*one_setting("--pairs", "50"), fixed_ns=1_000_000, crash_after__cuStreamSynchronize=700))
+    assert (done.status, document(done)["stopped"]) == (3, "the child process was killed by SIGSEGV")
+    assert sum(arm["copies"] for result in document(done)["results"] for arm in result["arms"]) > 0
+
+
+def test_a_version_that_cannot_be_is_not_told(copy: Copy) -> None:
+    assert document(ended(copy(*one_setting(), version=-5)))["cuda_version"] is None
+
+
+def test_what_a_driver_prints_is_no_answer(copy: Copy) -> None:
+    done = ended(copy(*one_setting(), say='{"ns": []}'))
+    assert (done.status, done.err) == (0, "")
+    assert document(done)["results"]
+
+
+def test_a_driver_that_copies_nothing_is_found_out(copy: Copy) -> None:
+    done = ended(copy(still=1))
+    assert (done.status, done.out) == (3, "")
+    assert "the driver does not copy" in done.err
+
+
+@pytest.mark.parametrize("function", ["cuMemAlloc_v2", "cuMemHostAlloc"])
+def test_success_without_an_address_is_a_reason(copy: Copy, function: str) -> None:
+    keys = {f"nothing__{function}": 1, "fail__cuMemHostRegister_v2": NOT_SUPPORTED}
+    done = ended(copy(**keys))
+    assert (done.status, done.out) == (3, "")
+    assert f"{function}: says that it succeeded, and gives nothing" in done.err
 
 
 @pytest.fixture

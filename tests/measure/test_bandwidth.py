@@ -18,13 +18,13 @@ CPUS = sorted(os.sched_getaffinity(0))
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_thread_runs_on_its_cpu(operation: Operation) -> None:
-    former = os.sched_getaffinity(0)
+    former, threads = os.sched_getaffinity(0), threading.active_count()
     with bound_buffer(NODE, SIZE) as buffer:
         rate = measure_rate(operation, buffer, CPUS, 0.02)
     assert rate.gbytes_per_s > 0
     assert list(rate.cpus_seen) == CPUS
     assert os.sched_getaffinity(0) == former
-    assert threading.active_count() == 1
+    assert threading.active_count() == threads
 
 
 def test_all_of_the_memory_is_moved_once() -> None:
@@ -48,9 +48,10 @@ def test_reading_looks_for_what_is_not_there() -> None:
 
 
 def test_a_cpu_that_may_not_be_used_ends_all_threads() -> None:
+    threads = threading.active_count()
     with bound_buffer(NODE, SIZE) as buffer, pytest.raises(MeasureError, match=r"cannot run on CPUs \[4095\]"):
         measure_rate("write", buffer, [*CPUS, 4095], 0.02)
-    assert threading.active_count() == 1
+    assert threading.active_count() == threads
 
 
 def test_an_interrupt_waits_for_threads_that_use_the_memory() -> None:
@@ -70,3 +71,20 @@ def test_an_interrupt_waits_for_threads_that_use_the_memory() -> None:
     with pytest.raises(KeyboardInterrupt):
         bandwidth._join([thread])
     assert not thread.is_alive()
+
+
+def test_threads_that_cannot_be_had_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+    begun: list[threading.Thread] = []
+
+    def limited(thread: threading.Thread) -> None:
+        if begun:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        start(thread)
+
+    with bound_buffer(NODE, SIZE) as buffer, monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", limited)
+        with pytest.raises(MeasureError, match="2 threads for bandwidth: can't start new thread; --threads"):
+            measure_rate("write", buffer, [CPUS[0], CPUS[0]], 0.02)
+    assert not begun[0].is_alive()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hostdoctor.errors import HostdoctorError, MeasureError, SourceError, UnknownNodeError, UsageError
-from hostdoctor.facts import Allowed, Host, NumaNode
+from hostdoctor.facts import Allowed, Host, MemoryGroup, NumaNode
 from hostdoctor.measure.copies_model import Settings
 from hostdoctor.measure.copies_plan import Plan, plan_copies, refuse_shared, settings_of, users_of
 from tests.support.build import host, slot
@@ -143,6 +143,22 @@ def test_buffers_take_a_sixteenth_of_the_free_memory_of_the_poorer_node() -> Non
     plan = plan_copies(two_sockets(numa_nodes=nodes), 0, settings())
     assert plan.settings.buffer_bytes == 64 * MIB
     assert any("caches may hold part of them" in note for note in plan.notes)
+
+
+def test_a_control_group_limits_all_buffers_together() -> None:
+    def limited(**changes: Any) -> Plan:
+        group = MemoryGroup(
+            path="/a", folder="/g", version=2, max_bytes=1024 * MIB, charged_bytes=0, active_file_bytes=0,
+            inactive_file_bytes=0,
+        )  # fmt: skip
+        return plan_copies(msgspec.structs.replace(two_sockets(), memory_groups=(group,)), 0, settings(**changes))
+
+    alone = limited(memories=("pinned",))
+    assert alone.settings.buffer_bytes == 128 * MIB  # half of it for two nodes' processes with two buffers each
+    assert any("as the control group allows few" in note for note in alone.notes)
+    assert limited(memories=("pinned",), contend=True).settings.buffer_bytes == 20 * MIB
+    with pytest.raises(MeasureError, match="no room for buffers of 256 MiB: the control group still allows 1024 MiB"):
+        limited(buffer_bytes=256 * MIB)
 
 
 def test_buffers_hold_the_largest_copy() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hostdoctor.errors import MeasureError
-from hostdoctor.facts import Allowed, Cgroup, Core, Host, NumaNode
+from hostdoctor.facts import Allowed, Core, Host, MemoryGroup, NumaNode
 from hostdoctor.measure.memory_plan import MIB, Limits, MemoryPlan, plan_memory, read_limits
 
 GIB = 1 << 30
@@ -65,6 +65,11 @@ def test_one_thread_a_core() -> None:
 
 def test_a_gpus_own_memory_is_left_alone() -> None:
     assert skipped(planned(*TWO, HBM)) == {(0, 3): "node 3 is a GPU's memory", (1, 3): "node 3 is a GPU's memory"}
+
+
+def test_free_memory_that_is_not_known_is_not_none() -> None:
+    untold = NumaNode(id=1, cpus="4-7", memory_bytes=64 * GIB, kind="cpu+memory")
+    assert skipped(planned(TWO[0], untold))[0, 1] == "how much of node 1 is free is not known"
 
 
 def test_what_the_cpuset_leaves_out_is_skipped() -> None:
@@ -142,35 +147,35 @@ class Files:
     """A source of a few files."""
 
     def __init__(self, **files: str) -> None:
-        self._files = {name.replace("__", "/").replace("_dot_", "."): text for name, text in files.items()}
+        self._files = files
 
     def read(self, path: str) -> str | None:
-        return self._files.get(path.rpartition("/")[2] if path.startswith("/g") else path)
+        return self._files.get(path)
 
 
-GROUP = Host(cgroups=(Cgroup(path="/a", folder="/g"),))
+def group(version: Any = 2, **told: int) -> MemoryGroup:
+    return MemoryGroup(path="/a", folder="/g", version=version, **told)
+
+
+FILES = {"active_file_bytes": 30, "inactive_file_bytes": 50}
 
 
 @pytest.mark.parametrize(
-    ("files", "room"),
+    ("groups", "room"),
     [
-        (
-            {
-                "memory_dot_max": "1000\n",
-                "memory_dot_current": "400\n",
-                "memory_dot_stat": "anon 5\ninactive_file 50\n",
-            },
-            650,
-        ),
-        ({"memory_dot_max": "max\n", "memory_dot_high": "900\n", "memory_dot_current": "400\n"}, 500),
-        ({"memory_dot_max": "max\n", "memory_dot_current": "400\n"}, None),
-        ({"memory_dot_max": "1000\n"}, None),
-        ({}, None),
+        ((group(max_bytes=1000, charged_bytes=400, **FILES),), 680),  # its files can be given back
+        ((group(high_bytes=900, charged_bytes=400, **FILES),), 580),
+        ((group(version=1, max_bytes=700, charged_bytes=400, **FILES),), 380),
+        ((group(max_bytes=1000, charged_bytes=400, **FILES), group(max_bytes=500, charged_bytes=400, **FILES)), 180),
+        ((group(max_bytes=100, charged_bytes=400, **FILES),), 0),
+        ((group(charged_bytes=400, **FILES),), None),
+        ((group(max_bytes=1000),), None),
+        ((), None),
     ],
 )
-def test_the_room_of_a_control_group(files: dict[str, str], room: int | None) -> None:
-    source: Any = Files(**files)
-    assert read_limits(source, GROUP, fast_shuffle=True).cgroup_bytes == room
+def test_the_room_of_the_control_groups(groups: tuple[MemoryGroup, ...], room: int | None) -> None:
+    source: Any = Files()
+    assert read_limits(source, Host(memory_groups=groups), fast_shuffle=True).cgroup_bytes == room
 
 
 @pytest.mark.parametrize(

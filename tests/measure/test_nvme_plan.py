@@ -94,11 +94,12 @@ def test_fio_only_reads_and_makes_nothing() -> None:
     words = fio_command(Target(path="/data/a:b\\c"), run, 5)
     assert {"--readonly", "--rw=randread", "--allow_file_create=0", "--direct=1", "--iodepth=8"} <= set(words)
     assert {"--numa_cpu_nodes=1", "--numa_mem_policy=bind:1", "--bs=16384", "--runtime=5"} <= set(words)
-    assert "--filename=/data/a\\:b\\\\c" in words
+    assert "--filename=/data/a\\:b\\c" in words
 
 
 def test_a_drive_by_its_name_or_its_disks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: True)
+    monkeypatch.setattr(os.path, "exists", lambda _: True)
     told = drive_target(HOST, "nvme0")
     assert (told.path, told.disk, told.drive, told.node) == ("/dev/nvme0n1", "nvme0n1", "nvme0", 1)
     assert told.notes == ("nvme0 has 2 namespaces: nvme0n1 is read",)
@@ -114,7 +115,25 @@ def test_names_that_are_not_there() -> None:
         drive_target(HOST, "nvme2")
 
 
-def test_a_drive_that_may_not_be_read() -> None:
+def test_a_part_of_a_disk_is_not_read() -> None:
+    with pytest.raises(UsageError, match=r"nvme0n2p1 is a part of nvme0n2: name that, or a big file on it \(--file\)"):
+        drive_target(HOST, "nvme0n2p1")
+    with pytest.raises(UsageError, match="no NVMe drive 'nvme9n1p1' here"):
+        drive_target(HOST, "nvme9n1p1")
+
+
+def test_a_drive_without_a_device_file() -> None:
+    with pytest.raises(MeasureError, match=r"/dev/nvme77n1: no such device file: a container has only"):
+        drive_target(Host(nvme=(NvmeController(name="nvme77", namespaces=("nvme77n1",)),)), "nvme77")
+
+
+def test_a_size_named_twice_is_read_once() -> None:
+    assert len(readings((Arm(cpu_node=1, near=True),), 2, [16, 16], [8, 8, 1])) == 4
+
+
+def test_a_drive_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "exists", lambda _: True)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(MeasureError, match=r"/dev/nvme1n1: may not be read by you: run as root .*\(--file\)"):
         drive_target(Host(nvme=(NvmeController(name="nvme1", namespaces=("nvme1n1",)),)), "nvme1")
 
@@ -140,6 +159,18 @@ def test_a_file_on_no_disk_or_on_several_has_no_node(big: Path, disks: tuple[str
     told = file_target(Host(nvme=DRIVES, places=(Place(path=str(big), disks=disks),)), str(big))
     assert (told.disk, told.drive, told.node) == (None, None, None)
     assert told.notes[1].startswith(f"the file lies on {len(disks)} disks")
+
+
+def test_a_file_in_memory_is_on_no_drive(big: Path) -> None:
+    with pytest.raises(MeasureError, match=r"lies in memory \(tmpfs\), on no drive"):
+        file_target(Host(places=(Place(path=str(big), filesystem="tmpfs"),)), str(big))
+
+
+@pytest.mark.parametrize("name", ["a;b", "a#b", "a ", "a\nb", "a\x1bb"])
+def test_names_that_fio_takes_for_something_else(big: Path, name: str) -> None:
+    odd = big.rename(big.with_name(name))
+    with pytest.raises(MeasureError, match="fio takes no ; or # in a name"):
+        file_target(HOST, str(odd))
 
 
 def test_files_that_reading_would_not_read(tmp_path: Path) -> None:

@@ -135,3 +135,15 @@ def mappings() -> int:
     rows = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     sizes = (row.split(maxsplit=1)[0].split("-") for row in rows)
     return sum(int(end, 16) - int(start, 16) > 60 << 20 for start, end in sizes)
+
+
+def test_cpus_that_were_taken_away_meanwhile_are_not_gone_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    former = os.sched_getaffinity(0)
+    with pinned_thread([min(former)]):
+        monkeypatch.setattr(os, "sched_setaffinity", _refuse)
+    monkeypatch.undo()
+    os.sched_setaffinity(0, former)
+
+
+def _refuse(*_: object) -> None:
+    raise OSError(22, "Invalid argument")

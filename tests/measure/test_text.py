@@ -252,7 +252,7 @@ def test_what_was_watched() -> None:
         "-: too little I/O to tell (less than 100 ms of it in all)",
         "vLLM prefix cache: 25.0 % of 2000 tokens found",
         "vLLM external prefix cache: nothing was looked up",
-        "another: counters went backwards, the engine was restarted",
+        "another: its counters went backwards or do not add up: was the engine restarted?",
     ]
 
 

@@ -83,6 +83,16 @@ class TestVerdicts:
         assert (found.pairs, found.runs_planned) == (2, 13)
         assert render_experiment(found, Style()).startswith("interrupted: 6 of 13 runs\ninsufficient (2 of 6 pairs)")
 
+    def test_a_raw_file_that_was_lost_takes_its_pair_away_and_nothing_else(self) -> None:
+        planned = plan(order=("far", "near"), pairs=8)
+        done = [record(trial) for trial in trials(planned)]
+        streams: dict[Role, list[RunResult]] = {"far": arm(1.2, seed=1), "near": arm(seed=2)}
+        results = {r.trial.number: streams[r.trial.role][r.trial.pair or 0] for r in done if r.trial.pair is not None}
+        del results[3]
+        found = conclude(planned, done, results)
+        assert (found.pairs, found.primary.verdict) == (7, "near-faster")
+        assert "run 3 (near) left out: runs/3.json is lost or broken" in found.warnings
+
     def test_no_pair_is_no_document(self) -> None:
         with pytest.raises(MeasureError, match=r"no pair of runs to compare yet$"):
             conclude(plan(), [], {})

@@ -4,10 +4,21 @@ from typing import Any
 
 import pytest
 
+from hostdoctor.errors import UsageError
+from hostdoctor.measure.trial import Underway
 from hostdoctor.measure.trial_model import Arm, Plan
-from hostdoctor.measure.trial_plan import detectable, filled, rate_found, rate_of, seed_of, trials, values_of
-from hostdoctor.measure.trial_server import default_ready_url
-from hostdoctor.outputs.trial_text import duration, render_dry_run, render_forecast
+from hostdoctor.measure.trial_plan import (
+    detectable,
+    filled,
+    rate_found,
+    rate_of,
+    seed_of,
+    trials,
+    values_of,
+    why_unusable,
+)
+from hostdoctor.measure.trial_server import default_ready_url, refuse_beyond_loopback
+from hostdoctor.outputs.trial_text import duration, render_dry_run, render_forecast, render_underway
 from hostdoctor.placement.applying import Step
 
 NEAR = Step(tier="bind", cpus="0-3", policy="bind", mems=(0,))
@@ -102,3 +113,55 @@ def test_where_a_server_tells_that_it_is_ready(words: tuple[str, ...], engine: A
 @pytest.mark.parametrize(("seconds", "words"), [(40, "40 s"), (720, "12 min"), (12600, "3.5 h")])
 def test_times_as_a_person_says_them(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:8000/health", "http://localhost/v1/models", "https://[::1]:1/", "http://127.9.9.9:65535/?a=b"],
+)
+def test_addresses_of_this_machine(url: str) -> None:
+    refuse_beyond_loopback(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.evil.com/health", "http://127.0.0.1.evil.com/", "http://user@10.0.0.1/", "http://0.0.0.0:1/", "http:///x",
+        "http://127.0.0.1:99999/", "http://127.0.0.1:0/", "http://127.0.0.1:x/", "http://127.0.0.1/a b", "http://127.0.0.1/\n",
+        "http://127.0.0.1@evil.com/", "http://[::1/", "ftp://127.0.0.1/", "",
+    ],
+)  # fmt: skip
+def test_addresses_that_are_none_of_this_machine(url: str) -> None:
+    with pytest.raises(UsageError, match="not an http address of this machine"):
+        refuse_beyond_loopback(url)
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "99999", "eight"])
+def test_a_port_that_cannot_be_one(port: str) -> None:
+    with pytest.raises(UsageError, match=f"--port '{port}' is none"):
+        default_ready_url(("serve", "--port", port), "vllm")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"order": ("far", "current")}, "an order that is none"),
+        ({"order": ("near", "near")}, "an order that is none"),
+        ({"order": ("near", "current")}, "an arm is missing"),
+        ({"pairs": 10**9}, "1000000000 pairs"),
+        ({"client": ()}, "a server without a client"),
+    ],
+)
+def test_plans_that_somebody_changed(changes: dict[str, Any], why: str) -> None:
+    assert why in (why_unusable(plan(**changes)) or "")
+    assert why_unusable(plan()) is None
+
+
+def test_the_bar_of_a_run_that_is_under_way() -> None:
+    trial = trials(plan())[9]
+    assert render_underway(*Underway(trial, 9, 19, 41.2, 400.0)) == (
+        "[###########-------------] 9/19 pair 3, near again: 41 s, about 7 min left"
+    )
+    assert render_underway(*Underway(trials(plan())[0], 0, 19, 3.0, None)) == (
+        "[------------------------] 0/19 warm-up, near: 3 s"
+    )

@@ -1,12 +1,18 @@
 """Differences between two readings of counters: of disks, and of an engine's caches."""
 
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+
 import pytest
 
 from hostdoctor.errors import SourceError, UsageError
 from hostdoctor.facts import Sample
 from hostdoctor.measure.documents import CacheHits, DiskMeans
 from hostdoctor.measure.watch import cache_hits, disk_means, watch_disks
-from hostdoctor.sources.web import read_url
+from hostdoctor.sources.web import read_url, refuse_bad_url
 
 
 def sample(seconds: float = 2.0, **rose: int) -> Sample:
@@ -71,6 +77,16 @@ def test_an_engine_that_was_restarted_tells_nothing() -> None:
     assert cache == CacheHits(cache="vLLM prefix cache")
 
 
+def test_more_hits_than_lookups_tell_nothing() -> None:
+    assert cache_hits(metrics(LOCAL, 0, 0), metrics(LOCAL, 10, 1000)) == (CacheHits(cache="vLLM prefix cache"),)
+
+
+def test_counters_beyond_all_numbers_tell_nothing() -> None:
+    endless = float("inf")
+    for before, after in (((0, 0), (endless, 5)), ((endless, 0), (endless, 0))):
+        assert cache_hits(metrics(LOCAL, *before), metrics(LOCAL, *after)) == (CacheHits(cache="vLLM prefix cache"),)
+
+
 def test_an_engine_without_these_counters() -> None:
     assert cache_hits({"python_info": 1.0}, {"python_info": 1.0}) == ()
 
@@ -84,3 +100,58 @@ def test_an_engine_that_does_not_answer() -> None:
 def test_only_http_is_asked(url: str) -> None:
     with pytest.raises(UsageError, match="not an http address"):
         read_url(url, 5)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:1/a b", "http://", "http://[::1", "http://x:99999/", "ftp://x/", "http://x/\x1b", "http://ü/"],
+)
+def test_what_is_no_address_is_refused_before_anything_is_asked(url: str) -> None:
+    with pytest.raises(UsageError, match="--metrics-url: not an http address"):
+        refuse_bad_url("--metrics-url", url)
+
+
+@pytest.mark.parametrize("url", ["http://me:secret@127.0.0.1:1/", "http://me:secret@[::1", "http://me:secret@x:99999/"])
+def test_a_password_is_neither_asked_with_nor_shown(url: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        refuse_bad_url("--metrics-url", url)
+    assert "secret" not in str(refused.value)
+
+
+def slowly(answer: Callable[[bytes], None]) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            answer(b"X: y\r\n")
+            time.sleep(0.05)
+
+
+ANSWERS: dict[str, tuple[bytes, str]] = {
+    "no HTTP": (b"\x00\xff hello\r\n\r\n", "hello"),
+    "a body that ends early": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\na_total 12",
+        "cut off: 90 bytes are missing",
+    ),
+    "bad chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "IncompleteRead"),
+    "an endless header": (b"HTTP/1.0 200 OK\r\nX: " + b"a" * 100_000 + b"\r\n\r\n", "more than 65536 bytes"),
+    "a way to another protocol": (b"HTTP/1.0 302 F\r\nLocation: ftp://127.0.0.1:1/\r\n\r\n", "HTTP status 302"),
+    "more than a page": (b"HTTP/1.0 200 OK\r\n\r\n" + b"a_total 12345678\n" * (1 << 20), "more than 16 MiB"),
+    "a byte now and then": (b"HTTP/1.0 200 OK\r\n", "no whole answer within 0.5 s"),
+}
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_an_engine_that_answers_badly_is_an_error_in_one_line(what: str) -> None:
+    sent, reason = ANSWERS[what]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(sent)
+                if what == "a byte now and then":
+                    slowly(connection.sendall)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(SourceError, match=reason):
+            read_url(f"http://127.0.0.1:{server.getsockname()[1]}/metrics", 0.5 if "now and then" in what else 20)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from hostdoctor.outputs.page.html import render_page
 from hostdoctor.outputs.page.markdown import render_page_markdown
 from hostdoctor.outputs.page.prose import blocks
 from tests.hosts.test_verdicts import report_on
-from tests.outputs.pages import DOCUMENTS, Dom, comparison, copies, drive_reads, judged, page_of, shown
+from tests.outputs.pages import DOCUMENTS, Dom, comparison, copies, drive_reads, judged, memory_matrix, page_of, shown
 from tests.outputs.pictures import ten_on_one_node, unknown
 from tests.support.poison import HOSTILE, poisoned
 
@@ -258,3 +259,9 @@ def test_an_endless_document_is_cut_and_says_so() -> None:
     assert any("more verdicts are in the document" in note for note in told[0].notes)
     assert any("the first 100 of 4000 rows" in note for note in told[1].notes)
     assert len(render_page(page_of(report_on("demo"), measurements=told))) < 1_000_000
+
+
+@pytest.mark.parametrize("made", [memory_matrix, drive_reads, copies])
+def test_what_ended_a_measurement_early_is_said(made: Callable[[], dict[str, Any]]) -> None:
+    assert "Ended early: the drive is gone" in shown(made() | {"stopped": "the drive is gone"})[0].notes
+    assert not any("Ended early" in note for note in shown(made())[0].notes)

@@ -44,6 +44,11 @@ def test_figures_are_fios_own() -> None:
     assert json.loads(told.raw) == json.loads(printed())
 
 
+def test_what_is_printed_after_the_json_is_passed_over() -> None:
+    told = parse_fio(printed() + "\nfio: file hash not empty on exit\n", "fio")
+    assert (told.p99_ns, json.loads(told.raw)) == (146432, json.loads(printed()))
+
+
 def test_what_is_printed_before_the_json_is_passed_over() -> None:
     assert (
         parse_fio("fio: this platform does not support process shared mutexes {x}\n" + printed(), "fio").p50_ns == 68096
@@ -69,6 +74,31 @@ def test_what_is_printed_before_the_json_is_passed_over() -> None:
 def test_what_cannot_be_told_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         parse_fio(text, "fio")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        {"clat_ns": {"N": -5, "percentile": {"50.000000": 1, "99.000000": 2, "99.900000": 3}}},
+        {"clat_ns": {"N": 1 << 60, "percentile": {"50.000000": 1, "99.000000": 2, "99.900000": 3}}},
+        {"clat_ns": {"N": 500, "percentile": {"50.000000": -1, "99.000000": 2, "99.900000": 3}}},
+        {"clat_ns": {"N": 500, "percentile": {"50.000000": 0, "99.000000": 0, "99.900000": 3}}},
+        {"clat_ns": {"N": 500, "percentile": {"50.000000": 3, "99.000000": 2, "99.900000": 9}}},
+        {"clat_ns": {"N": 500, "percentile": {"50.000000": 1, "99.000000": 2, "99.900000": 10**30}}},
+        {"iops": -1.0},
+        {"runtime": -5000},
+        {"bw_bytes": -1},
+    ],
+)
+def test_figures_that_cannot_be_are_refused(read: dict[str, Any]) -> None:
+    with pytest.raises(ParseError, match="figures that cannot be"):
+        parse_fio(printed(read=read), "fio")
+
+
+def test_fio_2_tells_no_nanoseconds() -> None:
+    old = {"fio version": "fio-2.16", "jobs": [{"error": 0, "read": {"clat": {"percentile": {"50.000000": 10}}}}]}
+    with pytest.raises(ParseError, match=r"fio 3 or newer is needed: 'fio-2\.16'"):
+        parse_fio(json.dumps(old), "fio")
 
 
 @given(st.text() | st.integers(0, len(printed())).map(lambda end: printed()[:end]))

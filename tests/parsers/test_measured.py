@@ -52,6 +52,17 @@ def test_the_links_of_a_document() -> None:
         document(links=[LINK | {"speeds_gts": {str(i): 1 for i in range(100)}}]),
         document(links=[LINK] * 100),
         document(gpu={"index": 0}),
+        document(links=[LINK | {"speeds_gts": {"0": 40}}]),
+        document(links=[LINK | {"speeds_gts": {"7": 40}}]),
+        document(links=[LINK | {"speeds_gts": {"32": 41}}]),  # more often than it was read
+        document(links=[LINK | {"speeds_gts": {"32": 21, "16": 21}}]),
+        document(links=[LINK | {"widths_lanes": {"0": 40}}]),
+        document(links=[LINK | {"readings": -40}]),
+        document(links=[LINK | {"readings": 10**40}]),
+        document(links=[LINK | {"bdf": "\x1b[31m"}]),
+        document(links=[LINK, LINK]),
+        document(circumstances={"at": "tomorrow"}),
+        document(circumstances={"at": "2026-11-30T01:00:00+00:00\n"}),
         "[" * 100_000,
     ],
 )
@@ -64,6 +75,11 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_no_text_does_anything_but_parse_or_be_refused(text: str) -> None:
     with contextlib.suppress(ParseError):
         parse_measured(text, "copies.json")
+
+
+def test_another_experiments_document_is_named() -> None:
+    with pytest.raises(ParseError, match=r"kind, wanted measure-copy\): 'measure-memory'"):
+        parse_measured('{"kind": "measure-memory", "cells": []}', "memory.json")
 
 
 def test_a_document_joins_the_gpu_at_its_address() -> None:
@@ -82,3 +98,5 @@ def test_a_document_of_another_gpu_or_host_is_refused() -> None:
     named = msgspec.structs.replace(given_host, system=msgspec.structs.replace(given_host.system, hostname="gpu-4"))
     with pytest.raises(UsageError, match=r"taken on another host \(gpu-3\)"):
         read_measured(named, [("a.json", document())])
+    with pytest.raises(UsageError, match=r"taken on another host \(gpu-3\)"):
+        read_measured(named, [("a.json", document(links=[]))])

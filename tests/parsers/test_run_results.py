@@ -112,6 +112,26 @@ def test_details_that_do_not_fit_together_are_not_read() -> None:
     assert run.notes == ("the lists per request differ in length: not read",)
 
 
+def test_start_times_that_metadata_made_words_still_order_the_requests() -> None:
+    words = DETAILS | {"start_times": ["100.2", "100.1", 100.0, "100.21"]}
+    assert samples(one(HEAD | words), "itl") == [11.0, 13.0, 10.0, 12.0]
+
+
+def test_half_a_character_in_a_name_can_still_be_written() -> None:
+    run = one(HEAD | AGGREGATES | {"model_id": "m\ud800", "vllm_version": "0.33\udfff"})
+    assert (run.model, run.versions) == ("m?", {"vllm_version": "0.33?"})
+
+
+def test_guidellm_without_metadata_has_no_versions() -> None:
+    assert one(GUIDELLM | {"metadata": [[]]}).versions == {}
+
+
+def test_a_run_of_which_every_request_failed_says_so() -> None:
+    nothing = {"completed": 0, "failed": 4, "median_ttft_ms": 0.0, "median_itl_ms": 0.0, "p99_itl_ms": 0.0}
+    with pytest.raises(ParseError, match="all 4 requests failed"):
+        read(HEAD | nothing)
+
+
 def test_samples_that_are_no_times_are_left_out() -> None:
     broken = {"ttfts": [0.03, 0.0, None, -1.0], "itls": [[0.01, "x", 1e30], [], None, [True]]}
     run = one(HEAD | AGGREGATES | DETAILS | broken)
@@ -347,7 +367,13 @@ def test_hostdoctor_s_own_runs_come_back_as_they_were() -> None:
 
 @pytest.mark.parametrize(
     "latency",
-    [{"samples_ms": [1.0, -2.0]}, {"samples_ms": "x"}, {"quantiles_ms": {"p50": 0.0}}, {"samples_ms": [float("nan")]}],
+    [
+        {"samples_ms": [1.0, -2.0]},
+        {"samples_ms": "x"},
+        {"quantiles_ms": {"p50": 0.0}},
+        {"samples_ms": [float("nan")]},
+        {"quantiles_ms": {"\ud800": 1.0}},
+    ],
 )
 def test_own_runs_that_somebody_changed_are_refused(latency: dict[str, Any]) -> None:
     with pytest.raises(ParseError):

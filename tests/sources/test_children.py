@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hostdoctor.errors import OutputError
+from hostdoctor.errors import OutputError, Terminated
 from hostdoctor.placement.applying import Step
 from hostdoctor.placement.becoming import bound_argv
-from hostdoctor.sources.children import Child
+from hostdoctor.sources.children import Child, stop_all
 
 STUBBORN = """
 import os, signal, sys, time
@@ -113,3 +113,20 @@ def test_the_command_ends_when_its_keeper_is_killed(tmp_path: Path) -> None:
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="No such file"):
         child(tmp_path / "missing", "true")
+
+
+def test_a_signal_while_the_last_ones_are_ended_leaves_them_to_their_keeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = child(tmp_path, sys.executable, "-c", STUBBORN, f"{tmp_path}/pid-", grace_s=0.5)
+    wait_until(lambda: len(list(tmp_path.glob("pid-*"))) == 2)
+    pids = [int(path.name.partition("-")[2]) for path in tmp_path.glob("pid-*")]
+
+    def interrupted(_child: Child, _seconds: float) -> bool:
+        raise Terminated(143)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Child, "_has_news", interrupted)
+        stop_all()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    kept.stop()

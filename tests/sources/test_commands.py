@@ -90,3 +90,19 @@ def test_last_words_that_come_with_the_end_are_read(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(subprocess.Popen, "poll", look)
         waits = f"import os, time\nwhile not os.path.exists({str(told)!r}): time.sleep(0.01)\nprint('words')"
         assert python(waits) == Completed(text="words\n")
+
+
+def test_a_command_that_dies_with_us_is_run_as_any_other() -> None:
+    def run(*argv: str) -> Completed:
+        return Running(argv, time.monotonic() + 20, os.environ, dies_with_us=True).wait()
+
+    assert run("echo", "$(id) ; x") == Completed(text="$(id) ; x\n")
+    assert run("no-such-tool") == Completed(reason="no-such-tool: command not found", kind="missing")
+    failed = run(sys.executable, "-c", "import sys; sys.exit('no such engine')")
+    assert (failed.reason, failed.kind) == ("exit status 1: no such engine", "error")
+
+
+def test_a_command_stopped_while_it_is_being_started_does_not_run_on() -> None:
+    running = Running(("sleep", "600"), time.monotonic() + 600, os.environ)
+    running.stop()
+    assert running.ended_within(20)

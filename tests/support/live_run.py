@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+ENDING = "HUP,INT,QUIT,TERM"
 MARK = "HOSTDOCTOR_TEST_RUN"  # in the environment of a run and so of all that it starts
 FOREIGN = ("NVIDIA_", "CUDA_", "HOSTDOCTOR_", "NVML_", "LD_LIBRARY_PATH")
 MOUNT_SYS = 'mount --bind "$0" /sys && exec "$@"'
@@ -59,7 +60,8 @@ class Started:
     ) -> None:
         self._mark = uuid.uuid4().hex
         kept = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN)}
-        command = [python, "-m", "hostdoctor", *arguments]
+        # a caller in the background has some of them ignored, and a command inherits that
+        command = [_full("env"), f"--default-signal={ENDING}", python, "-m", "hostdoctor", *arguments]
         if sys_folder is not None:
             command = [*unshare(), _full("sh"), "-c", _full_paths(MOUNT_SYS), str(sys_folder), *command]
         self._began = time.monotonic()

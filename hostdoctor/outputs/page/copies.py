@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hostdoctor.outputs.page.charts import Series, pair_chart, tail_chart
 from hostdoctor.outputs.page.comparisons import TONES
 from hostdoctor.outputs.page.documents import Copies, CopyArm, CopyResult, Quantile
-from hostdoctor.outputs.page.figures import block, figure, made, node_id, of_quantile, plain
+from hostdoctor.outputs.page.figures import block, early, figure, made, node_id, of_quantile, plain
 from hostdoctor.outputs.page.model import Chart, Figure, Measurement, Table, Verdict
 
 ARROWS = {"to-gpu": "host to GPU", "from-gpu": "GPU to host"}
@@ -31,7 +31,7 @@ def of_copies(told: Copies, name: str) -> Measurement:
         verdicts=verdicts,
         tables=tuple(_copy_table(result) for result in told.results),
         charts=tuple(charts),
-        notes=(*([f"Ended early: {told.stopped}"] if told.stopped else []), *told.notes),
+        notes=(*early(told.stopped), *told.notes),
     )
 
 

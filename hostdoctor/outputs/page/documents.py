@@ -237,6 +237,7 @@ class Nvme(Fact, frozen=True, kw_only=True, tag_field="kind", tag="measure-nvme"
     drive_node: int | None = None
     fio: str | None = None
     runs: tuple[NvmeRun, ...] = ()
+    stopped: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -280,6 +281,7 @@ class Memory(Fact, frozen=True, kw_only=True, tag_field="kind", tag="measure-mem
     circumstances: Circumstances
     method: str
     cells: tuple[MemoryCell, ...] = ()
+    stopped: str | None = None
     notes: tuple[str, ...] = ()
 
 

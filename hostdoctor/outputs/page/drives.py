@@ -6,7 +6,7 @@ import msgspec
 
 from hostdoctor.outputs.page.charts import Series, tail_chart
 from hostdoctor.outputs.page.documents import DiskMeans, Nvme, NvmeRun, Watch
-from hostdoctor.outputs.page.figures import block, figure, made, node_id, number, plain
+from hostdoctor.outputs.page.figures import block, early, figure, made, node_id, number, plain
 from hostdoctor.outputs.page.model import Chart, Figure, Measurement, Table
 
 NS_PER_US = 1000.0
@@ -25,6 +25,7 @@ def of_reads(told: Nvme, name: str) -> Measurement:
         tables=tuple(_nvme_table(size, depth, runs) for (size, depth), runs in groups.items()),
         charts=tuple(charts),
         notes=(
+            *early(told.stopped),
             *told.notes,
             *(f"not measured from node {run.cpu_node}: {run.failed}" for run in told.runs if run.failed),
         ),

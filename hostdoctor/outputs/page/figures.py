@@ -56,6 +56,11 @@ def block(size_bytes: int) -> str:
     return f"{size_bytes / (1 << 20):g} MiB" if size_bytes >= 1 << 20 else f"{size_bytes / 1024:g} KiB"
 
 
+def early(stopped: str | None) -> tuple[str, ...]:
+    """Return the note on what ended a measurement early, if anything did."""
+    return (f"Ended early: {stopped}",) if stopped else ()
+
+
 def made(told: Circumstances) -> str:
     """Return when, where and by what something was measured."""
     parts = [told.at, told.hostname and f"on {told.hostname}", told.hostdoctor and f"hostdoctor {told.hostdoctor}"]

@@ -16,7 +16,7 @@ from hostdoctor.outputs.page.documents import (
     Nvme,
 )
 from hostdoctor.outputs.page.drives import of_reads, of_watch
-from hostdoctor.outputs.page.figures import figure, made, plain
+from hostdoctor.outputs.page.figures import early, figure, made, plain
 from hostdoctor.outputs.page.model import Figure, Measurement, Table
 
 Show = Callable[[MemoryCell], Figure]
@@ -70,7 +70,7 @@ def _memory(told: Memory, name: str) -> Measurement:
         title=f"Memory of each node from the CPUs of each node ({name})",
         made=f"{made(told.circumstances)}; {method}",
         tables=tuple(tables),
-        notes=(*told.notes, *skipped),
+        notes=(*early(told.stopped), *told.notes, *skipped),
     )
 
 

@@ -17,9 +17,14 @@
  *   hang_after.<function>          so many calls return before one that never does
  *   virtual                        1: a copy takes no time, but this process' CLOCK_MONOTONIC goes forward by as much.
  *                                  Needs the library in LD_PRELOAD. What a busy machine adds is then small beside it.
+ *   crash_after.<function>         so many calls return before one that ends the process (SIGSEGV)
+ *   say                            what cuInit prints on standard output
+ *   nothing.<function>             1: it says that it succeeded and gives no address
+ *   still                          1: copies take their time and copy nothing
  *   ignore_policy                  1: cuMemHostAlloc places memory on near_node whatever the thread's policy says
  */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +97,8 @@ static Result begin(const char *function, long *calls)
     if (before >= about("hang_after", function, 1e18))
         for (;;)
             pause();
+    if (before >= about("crash_after", function, 1e18))
+        raise(SIGSEGV);
     if (before >= about("fail_after", function, 0))
         return (Result)about("fail", function, SUCCESS);
     return SUCCESS;
@@ -172,7 +179,8 @@ static void copy(void *to, const void *from, const void *host, size_t size)
         ns *= 1 + jitter * (draw() - 0.5);
         ns *= draw() < 0.05 ? 1.5 + draw() / 2 : 1;
     }
-    memcpy(to, from, size);
+    if (!number("still", 0))
+        memcpy(to, from, size);
     if (number("virtual", 0))
         __atomic_fetch_add(&skipped_ns, (int64_t)ns, __ATOMIC_SEQ_CST);
     else
@@ -189,6 +197,10 @@ Result cuInit(unsigned flags)
     load();
     Result described = begin("cuInit", &calls);
     initialised = !described;
+    if (lookup("say", 0)) {
+        puts(lookup("say", 0));
+        fflush(stdout);
+    }
     return described;
 }
 
@@ -294,6 +306,10 @@ Result cuStreamDestroy_v2(void *stream)
 Result cuMemAlloc_v2(Device *address, size_t size)
 {
     BEGIN("cuMemAlloc_v2");
+    if (about("nothing", "cuMemAlloc_v2", 0)) {
+        *address = 0;
+        return SUCCESS;
+    }
     void *memory = aligned_alloc(2 << 20, (size + (2 << 20) - 1) / (2 << 20) * (2 << 20));
     *address = (Device)(uintptr_t)memory;
     return !current ? INVALID_CONTEXT : memory ? SUCCESS : OUT_OF_MEMORY;
@@ -310,6 +326,10 @@ Result cuMemFree_v2(Device address)
 Result cuMemHostAlloc(void **address, size_t size, unsigned flags)
 {
     BEGIN("cuMemHostAlloc");
+    if (about("nothing", "cuMemHostAlloc", 0)) {
+        *address = NULL;
+        return SUCCESS;
+    }
     (void)flags;
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
