@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from hostdoctor.agent.settings import AgentTable
 from hostdoctor.diagnosis.accept import Accept
 from hostdoctor.errors import UsageError
 from hostdoctor.facts import Fact
@@ -16,6 +17,7 @@ class Config(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that the file may say."""
 
     accept: tuple[Accept, ...] = ()
+    agent: AgentTable = AgentTable()
 
 
 def read_config(path: Path | None) -> Config:
@@ -40,4 +42,17 @@ def read_config(path: Path | None) -> Config:
     try:
         return msgspec.toml.decode(data, type=Config)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{chosen}: {error}") from error
+        raise UsageError(f"{chosen}: {error}{_nearest(str(error))}") from error
+
+
+def _nearest(message: str) -> str:
+    """Return the keys that an unknown one may have been meant for, in words."""
+    import difflib
+    import re
+
+    told = re.search(r"unknown field `([^`]*)`(?: - at `\$\.(\w+))?", message)
+    if told is None:
+        return ""
+    table = {"agent": AgentTable, "accept": Accept}.get(told[2] or "", Config)
+    near = difflib.get_close_matches(told[1], table.__struct_encode_fields__, n=2, cutoff=0.6)
+    return f" (did you mean {' or '.join(near)}?)" if near else ""

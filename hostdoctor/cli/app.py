@@ -33,6 +33,7 @@ COMMANDS = {
     "compare": "Run a workload by turns near and far, or compare its results: p99 with intervals.",
     "matrix": "Offload variants × context × concurrency, and the boundary where p99 leaves the SLO.",
     "report": "Write everything known about this host on one self-contained page.",
+    "agent": "Watch this host as a service: surveys, events, history, what drifted.",
 }
 
 

@@ -1,6 +1,7 @@
 """The model: what is known about a host, as frozen typed records. Unknown is ``None`` and leaves a :class:`Gap`."""
 
 from hostdoctor.facts.base import Fact
+from hostdoctor.facts.history import Baseline, KnownDevice, KnownNode, PlacedBefore
 from hostdoctor.facts.model import (
     SCHEMA_VERSION,
     Allowed,
@@ -45,6 +46,7 @@ from hostdoctor.facts.processes import MemorySource, Process, ProcessMemory
 __all__ = [
     "SCHEMA_VERSION",
     "Allowed",
+    "Baseline",
     "BlockDevice",
     "Cgroup",
     "Core",
@@ -61,6 +63,8 @@ __all__ = [
     "HugePages",
     "IdleState",
     "IoBaseline",
+    "KnownDevice",
+    "KnownNode",
     "Link",
     "LinkReading",
     "Measured",
@@ -80,6 +84,7 @@ __all__ = [
     "PciDevice",
     "PciErrors",
     "Place",
+    "PlacedBefore",
     "Process",
     "ProcessMemory",
     "Sample",

@@ -7,6 +7,7 @@ Units are in the names. BDFs are canonical (``0000:3b:00.0``), CPU lists as the 
 from typing import Literal
 
 from hostdoctor.facts.base import Fact
+from hostdoctor.facts.history import Baseline, PlacedBefore
 from hostdoctor.facts.processes import Process
 
 SCHEMA_VERSION = "1"
@@ -76,7 +77,8 @@ class NodeMemory(Fact, frozen=True, kw_only=True):
     """How a node's memory is used (nodeN/meminfo), and its zones; ``()`` where they or the page size are not told.
 
     ``kreclaimable_bytes`` is what the kernel could give back of its own, ``unevictable_bytes`` includes what mlock
-    holds; pinned CUDA memory counts in ``shmem_bytes`` or, when registered, in ``anon_bytes``.
+    holds; pinned CUDA memory counts in ``shmem_bytes`` or, when registered, in ``anon_bytes``. ``pinned_bytes`` are the
+    user pages that drivers hold (``nr_foll_pin_*`` of nodeN/vmstat): registered memory, not what CUDA itself allocated.
     """
 
     free_bytes: int | None = None
@@ -89,6 +91,7 @@ class NodeMemory(Fact, frozen=True, kw_only=True):
     unevictable_bytes: int | None = None
     mlocked_bytes: int | None = None
     zones: tuple[MemoryZone, ...] = ()
+    pinned_bytes: int | None = None
 
 
 class NumaNode(Fact, frozen=True, kw_only=True):
@@ -419,7 +422,8 @@ class Measured(Fact, frozen=True, kw_only=True):
 class Host(Fact, frozen=True, kw_only=True):
     """Everything that one survey established. ``settings`` maps sysctl-like names to the text the kernel showed.
 
-    ``processes`` are those that use a GPU, on the running host alone, their memory not looked at.
+    ``processes`` are those that use a GPU, on the running host alone, their memory not looked at. ``baseline`` and
+    ``placed_before`` are what the agent remembers; without it there is neither.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -448,3 +452,5 @@ class Host(Fact, frozen=True, kw_only=True):
     memory_groups: tuple[MemoryGroup, ...] = ()
     processes: tuple[Process, ...] = ()
     measured: Measured = Measured()
+    baseline: Baseline | None = None
+    placed_before: tuple[PlacedBefore, ...] = ()

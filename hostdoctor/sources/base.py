@@ -79,6 +79,13 @@ class NvmlOutput(Fact, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class Readable(Protocol):
+    """Anything that files can be read from, by path."""
+
+    def read(self, path: str) -> str | None:
+        """Return a file's text, or None when it cannot be read."""
+
+
 class Source(Protocol):
     """Evidence about one host. Paths are absolute on that host (``/sys/…``); what is missing is None."""
 

@@ -24,11 +24,13 @@ from hostdoctor.survey.values import line
 ASPM_POLICY = "/sys/module/pcie_aspm/parameters/policy"
 
 
-def with_details(source: Source, host: Host, paths: Iterable[str]) -> Host:
+def with_details(source: Source, host: Host, paths: Iterable[str], numa_maps_limit_bytes: int | None = None) -> Host:
     """Return the host with everything that checks judge beyond the map; ``paths`` are those of the caller's plan."""
     nvme, gaps = with_health(source, host.nvme)
     users, unknown = gpu_users(source)
-    processes, more = read_processes(source, users, CHECK_LIMIT_BYTES)
+    processes, more = read_processes(
+        source, users, CHECK_LIMIT_BYTES if numa_maps_limit_bytes is None else numa_maps_limit_bytes
+    )
     host = msgspec.structs.replace(
         host,
         nvme=nvme,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from hostdoctor.facts import Gap, Link, PciDevice
 from hostdoctor.parsers.bdf import canonical_bdf
-from hostdoctor.sources.base import Source
+from hostdoctor.sources.base import Readable, Source
 from hostdoctor.survey.values import integer
 
 DEVICES = "/sys/bus/pci/devices"
@@ -90,7 +90,7 @@ def _position(path: str) -> tuple[tuple[str, ...], str | None]:
     return tuple(parent for parent in parents if parent), last.group(1)
 
 
-def read_link(source: Source, base: str) -> Link:
+def read_link(source: Readable, base: str) -> Link:
     """Return the link that a function's folder shows now; all unknown where it shows none."""
     width = _width(source.read(f"{base}/current_link_width"))
     max_width = _width(source.read(f"{base}/max_link_width"))

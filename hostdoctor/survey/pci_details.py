@@ -9,7 +9,7 @@ import msgspec
 
 from hostdoctor.facts import Gap, GapKind, Gpu, Host, Nic, NvmeController, PciDevice, PciErrors
 from hostdoctor.parsers.pci_config import HEADER_BYTES, parse_pci_config
-from hostdoctor.sources.base import Source
+from hostdoctor.sources.base import Readable, Source
 from hostdoctor.survey.pci import DEVICES, device_path
 from hostdoctor.survey.values import line
 
@@ -49,7 +49,7 @@ def bar1_bytes(source: Source, gpu: Gpu) -> int | None:
     return max(sizes, default=None)
 
 
-def read_errors(source: Source, base: str) -> PciErrors | None:
+def read_errors(source: Readable, base: str) -> PciErrors | None:
     """Return a function's error totals, None when the kernel does not count them."""
     totals = {name: _total(source.read(f"{base}/aer_dev_{name}")) for name in AER_FILES}
     return None if set(totals.values()) == {None} else PciErrors(**totals)

@@ -16,7 +16,11 @@ from hostdoctor.survey.values import cpulist, integer
 GIB = 1 << 30
 CHECK_LIMIT_BYTES = 8 * GIB
 PS_LIMIT_BYTES = 64 * GIB
-_HINTS = {CHECK_LIMIT_BYTES: "`hostdoctor ps` reads it", PS_LIMIT_BYTES: "--deep reads it all the same"}
+_HINTS = {
+    0: "the agent never reads it",
+    CHECK_LIMIT_BYTES: "`hostdoctor ps` reads it",
+    PS_LIMIT_BYTES: "--deep reads it all the same",
+}
 MAX_PROCESSES = 1024
 MAX_ANCESTORS = 64
 MAX_OPEN_FILES = 4096

@@ -28,14 +28,15 @@ HYPERVISORS = {"null": "", "phyp": "powervm", "windows subsystem for linux": "ws
 ENVIRONMENT = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
-def survey(source: Source, *, paths: Sequence[str] = ()) -> Host:
+def survey(source: Source, *, paths: Sequence[str] = (), numa_maps_limit_bytes: int | None = None) -> Host:
     """Return everything that one pass over a source establishes; what a source lacks is a gap, never an error.
 
-    ``paths`` are absolute paths of the caller's plan, whose file systems and disks are wanted too.
+    ``paths`` are absolute paths of the caller's plan, whose file systems and disks are wanted too. Processes above
+    ``numa_maps_limit_bytes`` (None: as checks have it, 0: none) are never to be read from ``numa_maps``.
     """
     from hostdoctor.survey.details import with_details
 
-    return with_details(source, survey_map(source), paths)
+    return with_details(source, survey_map(source), paths, numa_maps_limit_bytes)
 
 
 def survey_map(source: Source) -> Host:

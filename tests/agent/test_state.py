@@ -1,0 +1,197 @@
+"""The state on disk."""
+
+import resource
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hostdoctor.agent import state as module
+from hostdoctor.agent.ledger import Event, Held
+from hostdoctor.agent.model import OpenFinding
+from hostdoctor.agent.state import DAY_S, Memory, State, StateError
+from hostdoctor.agent.usual import Split
+from hostdoctor.facts import Baseline
+
+NOW = 1_800_000_000.0
+FINDING = OpenFinding(id="HD201", name="gpu-link-narrow", subject="GPU0", severity="critical", message="x8")
+MEMORY = Memory(
+    held=(Held(finding=FINDING, flips=(1.5,)),),
+    baseline=Baseline(accepted_at="2026-01-02T03:04:05+00:00"),
+    means={"nvme0n1": ((0.1,), (), (2.0,))},
+    splits={"vllm.service": Split(since="2026-01-02T03:04:05+00:00", starts=(7,), shares={"0": 1.0})},
+)
+
+
+def event(number: int = 0, at: float = NOW, message: str = "x8") -> Event:
+    return Event(
+        at=at, transition="appeared", id="HD201", name="n", subject=f"GPU{number}", severity="critical", message=message
+    )
+
+
+def opened(path: Path) -> State:
+    state = State(path)
+    assert state.open(NOW) is None
+    return state
+
+
+@contextmanager
+def no_file_longer_than(size: int) -> Iterator[None]:
+    """Let writes beyond a size fail, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_what_is_saved_is_there_again(tmp_path: Path) -> None:
+    state = opened(tmp_path / "s.db")
+    assert state.load() == Memory()
+    state.save(MEMORY, [event(0), event(1)])
+    state.close()
+    again = opened(tmp_path / "s.db")
+    assert again.load() == MEMORY
+    assert [e.subject for e in again.events(10)] == ["GPU0", "GPU1"]
+    assert [e.subject for e in again.events(1)] == ["GPU1"]
+
+
+def test_only_its_user_may_read_it(tmp_path: Path) -> None:
+    opened(tmp_path / "s.db")
+    assert (tmp_path / "s.db").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"garbage" * 1000,
+        lambda data: data[:100] + b"\xff" * 3996 + data[4096:],
+        lambda data: data[:4096] + b"\xff" * 4096 + data[8192:],
+        lambda data: data[: len(data) // 2],
+    ],
+    ids=["other", "first page", "second page", "cut short"],
+)
+def test_a_damaged_file_is_set_aside_and_a_new_one_begun(tmp_path: Path, damage: object) -> None:
+    path = tmp_path / "s.db"
+    state = opened(path)
+    state.save(MEMORY, [event(n, message="x" * 200) for n in range(100)])
+    state.close()
+    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
+    state = State(path)
+    said = state.open(NOW)
+    assert said is not None
+    assert "set aside as s.db.damaged-2027-01-15T080000Z" in said
+    assert state.load() == Memory()
+    state.save(MEMORY, [event()])
+    assert len(state.events(9)) == 1
+    assert (tmp_path / "s.db.damaged-2027-01-15T080000Z").exists()
+
+
+def test_of_the_damaged_ones_three_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    for day in range(5):
+        path.write_bytes(b"garbage" * 1000)
+        state = State(path)
+        state.open(NOW + day * DAY_S)
+        state.close()
+    assert len(list(tmp_path.glob("s.db.damaged-*"))) == 3
+
+
+def test_a_file_of_a_later_version_is_set_aside_unread(tmp_path: Path) -> None:
+    state = opened(tmp_path / "s.db")
+    state.close()
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute("PRAGMA user_version=99")
+    connection.close()
+    said = State(tmp_path / "s.db").open(NOW)
+    assert said is not None
+    assert "another version of hostdoctor (format 99)" in said
+
+
+def test_no_room_is_an_error_and_costs_nothing_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    state = opened(path)
+    state.save(MEMORY, [event()])
+    many = [event(n, message="x" * 1000) for n in range(500)]
+    with no_file_longer_than(65536), pytest.raises(StateError) as raised:
+        state.save(Memory(), many)
+    assert not raised.value.is_damaged
+    assert state.load() == MEMORY
+    assert len(state.events(999)) == 1
+    state.save(Memory(), many)
+    assert len(state.events(999)) == 501
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="No such file"):
+        State(tmp_path / "none" / "s.db").open(NOW)
+
+
+def test_what_cannot_be_understood_counts_as_not_known(tmp_path: Path) -> None:
+    state = opened(tmp_path / "s.db")
+    state.save(MEMORY, ())
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute("UPDATE memory SET value = ? WHERE name = 'held'", (b'{"x": 1}',))
+    connection.close()
+    assert state.load() == Memory(baseline=MEMORY.baseline, means=MEMORY.means, splits=MEMORY.splits)
+
+
+def test_old_events_go_and_the_newest_thousand_stay(tmp_path: Path) -> None:
+    state = opened(tmp_path / "s.db")
+    state.save(Memory(), [event(n, at=NOW - 100 * DAY_S) for n in range(1500)])
+    state.prune(NOW, days=90)
+    assert [len(state.events(9999)), state.events(9999)[0].subject] == [1000, "GPU500"]
+
+
+def test_there_are_never_more_events_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_EVENTS", 20)
+    state = opened(tmp_path / "s.db")
+    state.save(Memory(), [event(n) for n in range(50)])
+    state.prune(NOW, days=90)
+    assert [e.subject for e in state.events(99)] == [f"GPU{n}" for n in range(30, 50)]
+
+
+def test_writes_of_another_process_are_noticed_and_own_ones_are_not(tmp_path: Path) -> None:
+    one, other = opened(tmp_path / "s.db"), opened(tmp_path / "s.db")
+    one.load()
+    one.save(MEMORY, ())
+    assert not one.changed_elsewhere()
+    other.load()
+    other.save(Memory(), ())
+    assert one.changed_elsewhere()
+    assert one.load() == Memory()
+    assert not one.changed_elsewhere()
+
+
+def test_who_only_reads_is_no_writer(tmp_path: Path) -> None:
+    one = opened(tmp_path / "s.db")
+    one.load()
+    one.save(MEMORY, [event()])
+    reader = State(tmp_path / "s.db")
+    assert len(reader.events(9)) == 1
+    reader.close()
+    assert not one.changed_elsewhere()
+
+
+def test_a_file_that_was_removed_is_written_again_as_a_whole(tmp_path: Path) -> None:
+    state = opened(tmp_path / "s.db")
+    state.load()
+    state.save(MEMORY, [event()])
+    for path in tmp_path.iterdir():
+        path.unlink()
+    state.save(MEMORY, [event(1)])
+    state.close()
+    again = opened(tmp_path / "s.db")
+    assert again.load() == MEMORY
+    assert [e.subject for e in again.events(9)] == ["GPU1"]
+
+
+def test_nothing_is_written_when_nothing_has_changed(tmp_path: Path) -> None:
+    state = opened(tmp_path / "s.db")
+    state.save(MEMORY, ())
+    size = (tmp_path / "s.db-wal").stat().st_size
+    state.save(MEMORY, ())
+    assert (tmp_path / "s.db-wal").stat().st_size == size
