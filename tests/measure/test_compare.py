@@ -273,6 +273,17 @@ def test_the_same_run_twice_and_the_same_seed_are_said() -> None:
     assert "same seed" in compare_runs(*seeded).warnings[0]
 
 
+def test_many_copies_are_named_by_their_folders_and_counted() -> None:
+    one = arm(seed=1)[0]
+    copies = [replace(one, source=f"runs/00{i}-pair-{i}/result.json") for i in range(6)]
+    assert compare_runs(copies, arm(seed=2)[:6]).warnings == (
+        "001-pair-1/result.json holds the same run as 000-pair-0/result.json",
+        "002-pair-2/result.json holds the same run as 000-pair-0/result.json",
+        "003-pair-3/result.json holds the same run as 000-pair-0/result.json",
+        "and 2 more hold the same run as another",
+    )
+
+
 def test_the_document_keeps_the_runs_without_their_samples() -> None:
     found = compare_runs(arm(seed=1), arm(seed=2))
     assert [x.source for x in found.provenance.near] == [f"1-{i}" for i in range(10)]

@@ -97,6 +97,18 @@ def test_a_dry_run_shows_what_is_started_around_what() -> None:
     assert text.count("said once") == 1
 
 
+def test_a_resumed_experiment_counts_and_shows_what_is_left() -> None:
+    assert "17 of them finished before, 2 left; time: known after the first run; at most 4 min" in render_forecast(
+        plan(), "/out", 17
+    )
+    left = render_dry_run(plan(), "/out", 17)
+    assert [line.split(",")[0] for line in left.splitlines() if line.startswith("#")] == ["# run 17", "# run 18"]
+    finished = render_dry_run(plan(), "/out", 19)
+    assert "nothing is left to start" in finished
+    assert "# run" not in finished
+    assert "at most" not in finished
+
+
 @pytest.mark.parametrize(
     ("words", "engine", "url"),
     [
