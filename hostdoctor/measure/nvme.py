@@ -142,20 +142,20 @@ class NvmeExperiment:
 
 
 def asked_bytes(disk: str | None, before: Mapping[str, int], after: Mapping[str, int]) -> int | None:
-    """Return how many bytes a disk was asked to read, by anybody, between two readings; None where it is not counted."""
+    """Return how many bytes a disk was asked to read, by anybody, between two readings; None: not counted."""
     name = f"block.{disk}.read_sectors"
     return (after[name] - before[name]) * SECTOR_BYTES if name in before and name in after else None
 
 
 def elsewhere_notes(runs: Sequence[tuple[int, int]], made: int) -> tuple[str, ...]:
-    """Return what to say of runs whose reads the drive did not see: of each what fio read, and what the disk was asked for."""
+    """Return what to say of runs whose reads the drive did not see (bytes that fio read, and of the disk)."""
     if not runs:
         return ()
     read, asked = max(runs, key=lambda run: run[0] - run[1])
     return (
-        f"runs whose reads the drive mostly did not see: {len(runs)} of {made} (at worst {asked >> 20} of {read >> 20} MiB):"
-        " blocks that were never written (fallocate), a cache before it, or a kernel that does not count them; times of"
-        " what it did not read are not the drive's",
+        f"runs whose reads the drive mostly did not see: {len(runs)} of {made}"
+        f" (at worst {asked >> 20} of {read >> 20} MiB): blocks that were never written (fallocate), a cache before"
+        " it, or a kernel that does not count them; times of what it did not read are not the drive's",
     )
 
 
