@@ -60,7 +60,11 @@ def test_near_that_differs_from_near_disqualifies_the_host() -> None:
     assert found.primary.verdict == "unstable"
     assert found.primary.words == "host unstable (near against near differs)"
     assert found.primary.guard == "not-applicable"
+    assert "differs: this host does not repeat itself" in render_comparison(found, Style())
     steady = compare_runs(arm(seed=1), arm(1.5, seed=2), control=arm(seed=4))
+    low, high = steady.metrics["itl"].p50.control_ratio_ci or (0, 0)
+    assert f"  control: near again/near [{low:.3f}–{high:.2f}], no difference\n" in render_comparison(steady, Style())
+    assert "control: " not in render_comparison(compare_runs(arm(seed=1), arm(1.5, seed=2)), Style())
     assert steady.primary.verdict == "near-faster"
     assert steady.metrics["itl"].p50.control_ratio_ci is not None
 

@@ -33,7 +33,7 @@ def hostname_of(document: Document) -> str | None:
 
 def _all(document: Document, name: str) -> list[Measurement]:
     if isinstance(document, Comparison):
-        return of_comparison(document, f"A workload from near and from far ({name})")
+        return of_comparison(document, name)
     if isinstance(document, Copies):
         return [of_copies(document, name)]
     if isinstance(document, Nvme):
