@@ -18,7 +18,7 @@ from hostdoctor.measure.trial_plan import (
     values_of,
 )
 from hostdoctor.measure.verdicts import share
-from hostdoctor.outputs.comparison_text import render_comparison
+from hostdoctor.outputs.comparison_text import NAMES, render_comparison
 from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import plural, printable
 
@@ -37,7 +37,7 @@ def render_forecast(plan: Plan, folder: str, done: int = 0) -> str:
     before += ["one probe of each arm's capacity"] if plan.probes else []
     pairs = f"{plan.pairs} × {', '.join(TITLES[role] for role in plan.order)}"
     seen = ", ".join(f"{share(detectable(plan.pairs, spread) - 1)} ({share(spread)})" for spread in SPREADS)
-    metric = f"{'median' if plan.quantile == 'p50' else plan.quantile} {plan.metric}"
+    metric = f"{'median' if plan.quantile == 'p50' else plan.quantile} {NAMES.get(plan.metric, plan.metric)}"
     lines = [
         f"{plural(len(planned), what)} ({', '.join([*before, pairs])}), files in {folder}",
         _left(plan, len(planned), done),

@@ -86,6 +86,7 @@ def test_the_forecast_counts_server_starts_and_says_the_longest_time() -> None:
     text = render_forecast(plan(), "/out")
     assert text.splitlines()[0] == "19 server starts (1 warm-up, 6 × far, near, near again), files in /out"
     assert "at most 38 min" in text
+    assert "compares the median ITL; would see" in text
     assert "near: node 0" in text
 
 
