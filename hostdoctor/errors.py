@@ -37,7 +37,8 @@ class ParseError(HostdoctorError):
         self.line = line
         self.text = text if len(text) <= 120 else text[:119] + "…"
         self.reason = reason
-        super().__init__(f"{source}, line {line}: {reason}: {self.text!r}")
+        where = f"{source}, line {line}" if line else source
+        super().__init__(f"{where}: {reason}: {self.text!r}")
 
 
 class PlacementError(HostdoctorError):

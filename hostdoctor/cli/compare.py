@@ -136,7 +136,10 @@ def compare(
     """Print the comparison. Exits 0 whatever its verdict, 3 where the runs are not one workload or one failed."""
     if near or far or control:
         if command or server or resume:
-            raise UsageError("compare: --near and --far are results taken elsewhere: give no command with them")
+            raise UsageError(
+                "compare: --near and --far are results taken elsewhere: give no command with them"
+                f"{_unnamed_files(command or [])}"
+            )
         _refuse_others(context, _WITH_FILES, "--near and --far are results taken elsewhere")
         return _files(
             near or [],
@@ -191,6 +194,13 @@ def _refuse_others(context: typer.Context, allowed: tuple[str, ...], why: str) -
         told_by = context.get_parameter_source(parameter.name or "")
         if parameter.name not in allowed and told_by is not None and told_by.name == "COMMANDLINE":
             raise UsageError(f"compare: {why}: {parameter.opts[0]} says nothing there")
+
+
+def _unnamed_files(command: list[str]) -> str:
+    """Return what to say where the command is files, as a shell leaves of ``--near n*.json``; else nothing."""
+    if not command or not Path(command[0]).is_file():
+        return ""
+    return f" (each file wants a --near, --far or --control of its own; {command[0][:60]!r} has none)"
 
 
 def _files(

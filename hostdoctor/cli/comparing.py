@@ -22,7 +22,7 @@ from hostdoctor.measure.trial import Step, Underway, carry_out, experiment
 from hostdoctor.measure.trial_arms import bound_arm, client_cpus, current_arm, refuse_busy_gpus
 from hostdoctor.measure.trial_files import Folder
 from hostdoctor.measure.trial_model import Arm, Experiment, Plan
-from hostdoctor.measure.trial_plan import LOAD_SHARE, rate_found, roles_of, uses
+from hostdoctor.measure.trial_plan import LOAD_SHARE, rate_found, roles_of, trials, uses
 from hostdoctor.measure.trial_server import default_ready_url, refuse_beyond_loopback, server_words
 from hostdoctor.outputs.trial_text import (
     render_dry_run,
@@ -96,7 +96,7 @@ def run_here(asked: Asked) -> None:
         folder = Folder(Path(asked.out or f"hostdoctor-compare-{datetime.datetime.now():%Y%m%d-%H%M%S}"))
         plan = make_plan(asked, source, host)
     if asked.dry_run:
-        emit(render_dry_run(plan, str(folder.path)))
+        emit(render_dry_run(plan, str(folder.path), _done(asked, plan, folder)))
         return
     if plan.gpu_indices and not asked.force:
         refuse_busy_gpus(host, plan.gpu_indices)
@@ -105,8 +105,13 @@ def run_here(asked: Asked) -> None:
     with folder.held():
         if asked.resume is None:
             folder.create(plan, host)
-        _say(render_forecast(plan, str(folder.path)))
+        _say(render_forecast(plan, str(folder.path), _done(asked, plan, folder)))
         _finish(asked, plan, folder, _made(source, host, plan, folder))
+
+
+def _done(asked: Asked, plan: Plan, folder: Folder) -> int:
+    """Return how many runs came to their end before."""
+    return 0 if asked.resume is None else len(folder.records(trials(plan)))
 
 
 def want_directory() -> None:

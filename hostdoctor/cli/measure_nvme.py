@@ -107,10 +107,10 @@ def nvme(
 def _refuse_mixed(drive: str, file: str, watch: float | None, metrics_url: str) -> None:
     if drive and file:
         raise UsageError("--drive and --file: give one")
-    if not drive and not file and watch is None:
-        raise UsageError("what to read? --drive nvme0, or --file PATH")
     if metrics_url and watch is None:
-        raise UsageError("--metrics-url: only with --watch")
+        raise UsageError("--metrics-url: only with --watch SECONDS")
+    if not drive and not file and watch is None:
+        raise UsageError("what to read? --drive nvme0, or --file PATH (or --watch SECONDS, without load)")
     if metrics_url:
         from hostdoctor.sources.web import refuse_bad_url
 
@@ -141,8 +141,8 @@ def _watch(
     from hostdoctor.outputs.measure_text import render_watch
 
     watched = _watched(host, drive, path)
+    what = f"no disk below {path!r} is known" if path else "no NVMe drive is known here"
     if not watched and not metrics_url:
-        what = f"no disk below {path!r} is known" if path else "no NVMe drive is known here"
         raise MeasureError(f"nothing to watch: {what}")
     watch = Watch(source, watched, metrics_url, METRICS_TIMEOUT_S)
 
@@ -154,7 +154,7 @@ def _watch(
             disks=seen.disks,
             metrics_url=metrics_url or None,
             caches=seen.caches,
-            notes=seen.notes,
+            notes=(*seen.notes, *(() if watched else (f"no drive was watched: {what}",))),
         )
 
     conduct(

@@ -98,7 +98,7 @@ def report(
     rules = load_rules(checks_dir or ())
     if compare is not None:
         if from_ or demo or measured or plan or command or config:
-            raise UsageError("--compare looks at its two files alone")
+            raise UsageError(f"--compare takes OLD and NEW, here {_named(compare)}, and looks at these two alone")
         deliver(_compared(compare, rules, format_), output, force=force)
         return
     limit_s = timeout_of(timeout, quick=quick)
@@ -115,6 +115,10 @@ def report(
     page = _with_wrappers(page, source, ask, command, engine_version, limit_s)
     page = _with_budget(page, source, ask, cpu_offload_gib, kv_offload_gib)
     deliver(_render(page, format_), output, force=force)
+
+
+def _named(files: "tuple[str, str]") -> str:
+    return " and ".join(repr(name[:60]) for name in files)
 
 
 def on_terminal() -> bool:

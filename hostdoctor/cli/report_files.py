@@ -54,6 +54,8 @@ def measured_file(path: Path) -> MeasuredFile:
     from hostdoctor.outputs.page.documents import Copies, read_document
     from hostdoctor.outputs.page.measured import hostname_of, measurements
 
+    if path.is_dir():
+        raise SourceError(f"{path}: a folder: name the document in it (that of compare is its comparison.json)")
     data = _read(path)
     document = read_document(data, str(path))
     text = data.decode("utf-8", "replace") if isinstance(document, Copies) else None

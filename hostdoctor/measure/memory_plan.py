@@ -81,7 +81,7 @@ def plan_memory(host: Host, limits: Limits, *, size_bytes: int | None = None, th
     size, notes = _size(wanted, {node: rooms[node] for node in used}, limits)
     if size < LEAST_BYTES:
         raise MeasureError(f"no room to measure in: {notes[-1] if notes else 'ask for at least 4 MiB'}")
-    notes += _about_nodes(cpus, pairs) + _about_l3(limits)
+    notes += _about_nodes(cpus, pairs) + _about_l3(limits, size)
     return MemoryPlan(
         pairs=tuple(pairs), size_bytes=size, wanted_bytes=wanted, l3_bytes=limits.l3_bytes, notes=tuple(notes)
     )
@@ -164,8 +164,16 @@ def _about_nodes(cpus: Mapping[int, tuple[int, ...]], pairs: Sequence[Pair]) -> 
     return [what if len(measured) > 1 else f"{what}: near only"]
 
 
-def _about_l3(limits: Limits) -> list[str]:
-    return [] if limits.l3_bytes else ["the size of the last cache is not told: the buffer may be too small for it"]
+def _about_l3(limits: Limits, size: int) -> list[str]:
+    if not limits.l3_bytes:
+        return ["the size of the last cache is not told: the buffer may be too small for it"]
+    touched = size // STRIDE_BYTES * LINE_BYTES
+    if touched >= CACHES * limits.l3_bytes:
+        return []
+    return [
+        f"the lines touched are {touched // MIB} MiB a node, less than {CACHES} times the last cache"
+        f" ({limits.l3_bytes // MIB} MiB): figures are partly or wholly the cache's, not the memory's"
+    ]
 
 
 def _nothing_left(pairs: Sequence[Pair]) -> str:

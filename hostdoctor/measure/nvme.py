@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -25,6 +25,8 @@ _ALLOWED = re.compile(r"^Cpus_allowed_list:\s*(\S+)$", re.MULTILINE)
 _BOUND = re.compile(r"^\S+ (bind:\S+)", re.MULTILINE)
 MAX_TASKS = 16
 MAX_FAILURES = 4  # in a row
+READ_SHARE = 0.5  # of what fio read the drive is to have been asked for at least
+SECTOR_BYTES = 512  # of /sys/block/DISK/stat, whatever the disk's own are
 
 
 class _Seen:
@@ -56,6 +58,7 @@ class NvmeExperiment:
         self._runs: list[NvmeRun] = []
         self._version: str | None = None
         self._hung = False
+        self._elsewhere: list[tuple[int, int]] = []  # bytes: what fio read, and what the disk was asked for
         self._stopped: str | None = None
 
     @property
@@ -90,7 +93,7 @@ class NvmeExperiment:
             runs=tuple(self._runs),
             comparisons=() if self._target.node is None else compare_runs_of([_times(run) for run in self._runs]),
             stopped=self._stopped,
-            notes=self._notes,
+            notes=(*self._notes, *elsewhere_notes(self._elsewhere, len(self._runs))),
         )
 
     def _run(self, reading: Reading) -> Iterator[float]:
@@ -120,6 +123,9 @@ class NvmeExperiment:
             self._runs.append(_run_of(reading, command, failed=str(error)))
             return
         self._version = reads.version
+        asked = asked_bytes(self._target.disk, before, after)
+        if asked is not None and asked < READ_SHARE * reads.samples * reading.block_bytes:
+            self._elsewhere.append((reads.samples * reading.block_bytes, asked))
         self._runs.append(_run_of(reading, command, reads=reads, disk=self._means(before, after, reads), seen=seen))
 
     def _counters(self) -> dict[str, int]:
@@ -133,6 +139,24 @@ class NvmeExperiment:
         if self._target.disk is None or not reads.runtime_ms:
             return None
         return disk_means(self._target.disk, Sample(seconds=reads.runtime_ms / 1000, before=before, after=after))
+
+
+def asked_bytes(disk: str | None, before: Mapping[str, int], after: Mapping[str, int]) -> int | None:
+    """Return how many bytes a disk was asked to read, by anybody, between two readings; None: not counted."""
+    name = f"block.{disk}.read_sectors"
+    return (after[name] - before[name]) * SECTOR_BYTES if name in before and name in after else None
+
+
+def elsewhere_notes(runs: Sequence[tuple[int, int]], made: int) -> tuple[str, ...]:
+    """Return what to say of runs whose reads the drive did not see (bytes that fio read, and of the disk)."""
+    if not runs:
+        return ()
+    read, asked = max(runs, key=lambda run: run[0] - run[1])
+    return (
+        f"runs whose reads the drive mostly did not see: {len(runs)} of {made}"
+        f" (at worst {asked >> 20} of {read >> 20} MiB): blocks that were never written (fallocate), a cache before"
+        " it, or a kernel that does not count them; times of what it did not read are not the drive's",
+    )
 
 
 def _times(run: NvmeRun) -> RunTimes:

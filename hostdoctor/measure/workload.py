@@ -6,6 +6,8 @@ from hostdoctor.facts.runs import RunResult
 
 MEAN_TOKENS_TOLERANCE = 0.10  # random lengths differ a little from seed to seed
 _FAILED_SHARE = 0.01
+_MOST_TWINS = 3  # named
+_OWN_RESULT = "result.json"  # what each run of an experiment leaves in its folder
 
 Arms = Mapping[str, Sequence[RunResult]]
 Value = float | str | None
@@ -80,7 +82,9 @@ def _alike(a: Value, b: Value, tolerance: float) -> bool:
 
 
 def _file(run: RunResult) -> str:
-    return run.source.rsplit("/", 1)[-1]
+    """Return what the run's file is called; where all are called the same, with the folder that tells them apart."""
+    *folders, name = run.source.split("/")
+    return f"{folders[-1]}/{name}" if name == _OWN_RESULT and folders else name
 
 
 def _text(value: Value) -> str:
@@ -114,13 +118,14 @@ def _failures(arm: str, runs: Sequence[RunResult]) -> str | None:
 
 
 def _twins(runs: Sequence[RunResult]) -> list[str]:
-    """Return a sentence for each run that is another one again: a copy says nothing about how runs vary."""
+    """Return a sentence for each run that is another one again, the rest counted: a copy tells not how runs vary."""
     seen: dict[tuple[object, ...], str] = {}
-    found = []
+    twins = []
     for run in runs:
         latencies = tuple((name, x.samples_ms, tuple(x.quantiles_ms.items())) for name, x in run.latencies.items())
         key = (run.date, run.duration_s, latencies)
         if key in seen:
-            found.append(f"{_file(run)} holds the same run as {seen[key]}")
+            twins.append(f"{_file(run)} holds the same run as {seen[key]}")
         seen.setdefault(key, _file(run))
-    return found
+    more = len(twins) - _MOST_TWINS
+    return [*twins[:_MOST_TWINS], f"and {more} more hold the same run as another"] if more > 0 else twins

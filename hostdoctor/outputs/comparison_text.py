@@ -23,6 +23,7 @@ def render_comparison(comparison: Comparison, style: Style) -> str:
     verdict = style.paint(primary.words, colour.get(primary.verdict, "bold"))
     lines = [f"{verdict}: {_name(primary.metric, primary.quantile)}, {plural(comparison.pairs, 'pair')}"]
     lines += _guard(primary, comparison.arms)
+    lines += _control(comparison)
     lines += _table(comparison)
     lines += [style.wrap(text, "  note: ", "        ") for text in _notes(comparison)]
     return "\n".join(lines) + "\n"
@@ -32,6 +33,18 @@ def _guard(primary: Primary, arms: tuple[str, str]) -> list[str]:
     favoured, other = reversed(arms) if primary.verdict == "far-faster" else arms
     text = _GUARD[primary.guard].format(favoured, other, share(primary.margin))
     return [f"  at p99: {text}"] if text else []
+
+
+def _control(comparison: Comparison) -> list[str]:
+    """Say how far near was from near again, in the primary latency; nothing where that was not measured."""
+    primary, near = comparison.primary, comparison.arms[0]
+    told = comparison.metrics[primary.metric]
+    interval = (told.p50 if primary.quantile == "p50" else told.p99).control_ratio_ci
+    if interval is None:
+        return []
+    verdict = "no difference" if interval[0] <= 1 <= interval[1] else "differs: this host does not repeat itself"
+    low, high = map(_number, interval)
+    return [f"  control: {near} again/{near} [{low}–{high}], {verdict}"]
 
 
 def _name(metric: str, quantile: str) -> str:

@@ -18,7 +18,7 @@ from hostdoctor.measure.trial_plan import (
     values_of,
 )
 from hostdoctor.measure.verdicts import share
-from hostdoctor.outputs.comparison_text import render_comparison
+from hostdoctor.outputs.comparison_text import NAMES, render_comparison
 from hostdoctor.outputs.style import Style
 from hostdoctor.outputs.words import plural, printable
 
@@ -26,28 +26,31 @@ _MINUTE, _HOUR = 60, 3600
 _BAR = 24
 
 
-def render_forecast(plan: Plan, folder: str) -> str:
-    """Return how much will be started, how long it can take and what it could see, one fact a line."""
+def render_forecast(plan: Plan, folder: str, done: int = 0) -> str:
+    """Return how much will be started, how long it can take and what it could see, one fact a line.
+
+    ``done`` of the runs came to their end before: an experiment that is resumed.
+    """
     planned = trials(plan)
     what = "server start" if plan.server else "run"
     before = [plural(plan.warm_ups, "warm-up")] if plan.warm_ups else []
     before += ["one probe of each arm's capacity"] if plan.probes else []
     pairs = f"{plan.pairs} × {', '.join(TITLES[role] for role in plan.order)}"
     seen = ", ".join(f"{share(detectable(plan.pairs, spread) - 1)} ({share(spread)})" for spread in SPREADS)
-    metric = f"{'median' if plan.quantile == 'p50' else plan.quantile} {plan.metric}"
+    metric = f"{'median' if plan.quantile == 'p50' else plan.quantile} {NAMES.get(plan.metric, plan.metric)}"
     lines = [
         f"{plural(len(planned), what)} ({', '.join([*before, pairs])}), files in {folder}",
-        f"time: known after the first run; at most {duration(_longest(plan) * len(planned))}",
+        _left(plan, len(planned), done),
         f"compares the {metric}; would see, where runs of one arm vary by so much: {seen}",
     ]
     lines += [f"{name}: {plan.arms[name].words}" for name in plan.arms]
     return "\n".join([*lines, *(f"note: {note}" for note in _notes(plan))])
 
 
-def render_dry_run(plan: Plan, folder: str) -> str:
-    """Return every command in the order in which they would be started."""
-    lines = [printable(line) for line in render_forecast(plan, folder).splitlines()]
-    for trial in trials(plan):
+def render_dry_run(plan: Plan, folder: str, done: int = 0) -> str:
+    """Return every command in the order in which they would be started, without those of runs that are ``done``."""
+    lines = [printable(line) for line in render_forecast(plan, folder, done).splitlines()]
+    for trial in trials(plan)[done:]:
         lines += ["", _title(plan, trial)]
         lines += [f"  {line}" for line in _commands(plan, trial, folder)]
     return "\n".join(lines) + "\n"
@@ -92,6 +95,13 @@ def duration(seconds: float) -> str:
     if seconds < 2 * _MINUTE:
         return f"{seconds:.0f} s"
     return f"{seconds / _MINUTE:.0f} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} h"
+
+
+def _left(plan: Plan, planned: int, done: int) -> str:
+    if done >= planned:
+        return "all of them are finished: nothing is left to start"
+    most = f"time: known after the first run; at most {duration(_longest(plan) * (planned - done))}"
+    return f"{done} of them finished before, {planned - done} left; {most}" if done else most
 
 
 def _longest(plan: Plan) -> float:

@@ -48,7 +48,12 @@ def parse_measured(text: str, source: str) -> MeasuredCopies:
     try:
         kind = msgspec.json.decode(text.encode("utf-8", "replace"), type=_Kind).kind
         if kind != KIND:
-            raise ParseError(source, 0, kind, f"not a document of hostdoctor measure copy (kind, wanted {KIND})")
+            raise ParseError(
+                source,
+                0,
+                kind,
+                "only what hostdoctor measure copy wrote is judged (report --measured shows the others)",
+            )
         document = msgspec.json.decode(text.encode("utf-8", "replace"), type=MeasuredCopies)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ParseError(source, 0, text[:80], f"not a document of hostdoctor measure copy ({error})") from None

@@ -24,10 +24,12 @@ def arms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def test_a_slower_far_node_is_said_in_words(arms: dict[str, list[str]]) -> None:
     ran = hostdoctor("compare", *options(**arms))
     assert (ran.status, ran.err) == (0, "")
-    first, guard, head, *rows = ran.out.splitlines()
+    first, guard, control, head, *rows = ran.out.splitlines()
     assert first.startswith("near is faster by 2")
     assert first.endswith("%: median ITL, 10 pairs")
     assert guard == "  at p99: near is not worse than far by more than 10 %"
+    assert control.startswith("  control: near again/near [")
+    assert control.endswith("], no difference")
     assert head.split("  ")[-1] == "verdict"
     assert [row.split()[:2] for row in rows] == [
         [m, p] for m in ("ITL", "TTFT", "TPOT", "E2EL") for p in ("p50", "p99")
@@ -74,7 +76,7 @@ def test_repeats_may_stand_in_one_file(arms: dict[str, list[str]], tmp_path: Pat
 def test_the_primary_is_declared(arms: dict[str, list[str]]) -> None:
     ran = hostdoctor("compare", *options(**arms), "--metric", "ttft.p99")
     assert ": TTFT p99, 10 pairs" in ran.out.splitlines()[0]
-    assert ran.out.splitlines()[2].startswith("  TTFT p50")
+    assert ran.out.splitlines()[3].startswith("  TTFT p50")
     for wrong in ("tokens", "itl.p95", "", "wall.p50.p50"):
         assert hostdoctor("compare", *options(**arms), "--metric", wrong).status == 64
 
@@ -101,6 +103,8 @@ def test_another_model_is_another_workload(arms: dict[str, list[str]], tmp_path:
         (["--near", "{near}"], "give results from both nodes"),
         (["--near", "{near}", "--near", "{near}", "--far", "{far}"], "2 near runs, 1 far runs"),
         (["--near", "{near}", "--far", "/nowhere.json"], "no such file"),
+        (["--near", "{near}", "{far}", "--far", "{far}"], "each file wants a --near, --far or --control of its own"),
+        (["--near", "{near}", "--far", "{far}", "--", "serve"], "give no command with them\n"),
         (["--near", "{near}", "--far", "{far}", "--margin", "nan"], "--margin"),
         (["--near", "{near}", "--far", "{far}", "--metric", "wall"], "no run has the latency 'wall'"),
         (["--near", "{near}", "--far", "{far}", "--pairs", "8"], "results taken elsewhere: --pairs says nothing there"),

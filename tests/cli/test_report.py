@@ -196,9 +196,18 @@ def test_compare_takes_captures_and_json(root_of: Root, tmp_path: Path) -> None:
     assert "Nothing changed" in report("--compare", str(checked), str(checked)).out
 
 
+def test_an_experiments_folder_is_told_from_its_document(tmp_path: Path) -> None:
+    ran = hostdoctor("report", "--demo", "--measured", str(tmp_path))
+    assert (ran.status, ran.out) == (3, "")
+    assert "a folder: name the document in it (that of compare is its comparison.json)" in ran.err
+
+
 def test_compare_looks_at_nothing_else(root_of: Root) -> None:
     ran = hostdoctor("report", "--compare", root_of("demo"), root_of("demo"), "--demo")
     assert ran.status == 64
+    forgotten = hostdoctor("report", "--compare", "before.tar.gz", "-o", "changes.html")
+    assert forgotten.status == 64
+    assert "--compare takes OLD and NEW, here 'before.tar.gz' and '-o'" in forgotten.err
 
 
 @pytest.mark.parametrize("text", ["{", '{"results": 3}', '{"numa_nodes": 3}', '{"a": 1}'])

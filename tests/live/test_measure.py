@@ -112,6 +112,7 @@ def test_results_that_a_full_disk_refuses_are_printed(tmp_path: Path, monkeypatc
         (("nvme", "--watch", "1", "--metrics-url", "http://a:b@127.0.0.1:1/", "--quick"), 64, "without a user"),
         (("memory", "--warmup", "nan"), 64, "not a number of seconds"),
         (("nvme", "--drive", "nvme0", "--metrics-url", "http://127.0.0.1:1/"), 64, "only with --watch"),
+        (("nvme", "--metrics-url", "http://127.0.0.1:1/"), 64, "only with --watch"),
         (("nvme", "--watch", "1", "--metrics-url", "http://127.0.0.1:1/", "--quick"), 3, "refused"),
         (("nvme", "--watch", "nan"), 64, "not a number of seconds"),
     ],
@@ -327,6 +328,7 @@ def test_an_engines_hits_are_watched_in_differences(engine: str) -> None:
     ran = hostdoctor(*words)
     assert ran.status == 0, ran.err
     assert "vLLM prefix cache: 90.0 % of 1000 tokens found" in ran.out
+    assert ("no drive was watched" in ran.out) is ("r_await" not in ran.out)
     document = json.loads(hostdoctor(*words, "--format", "json").out)
     obeys(document, "watch-nvme")
     assert document["caches"] == [{"cache": "vLLM prefix cache", "queries": 1000, "hits": 900, "hit_percent": 90.0}]

@@ -60,7 +60,11 @@ def test_near_that_differs_from_near_disqualifies_the_host() -> None:
     assert found.primary.verdict == "unstable"
     assert found.primary.words == "host unstable (near against near differs)"
     assert found.primary.guard == "not-applicable"
+    assert "differs: this host does not repeat itself" in render_comparison(found, Style())
     steady = compare_runs(arm(seed=1), arm(1.5, seed=2), control=arm(seed=4))
+    low, high = steady.metrics["itl"].p50.control_ratio_ci or (0, 0)
+    assert f"  control: near again/near [{low:.3f}–{high:.2f}], no difference\n" in render_comparison(steady, Style())
+    assert "control: " not in render_comparison(compare_runs(arm(seed=1), arm(1.5, seed=2)), Style())
     assert steady.primary.verdict == "near-faster"
     assert steady.metrics["itl"].p50.control_ratio_ci is not None
 
@@ -271,6 +275,17 @@ def test_the_same_run_twice_and_the_same_seed_are_said() -> None:
     assert compare_runs(near, arm(seed=2)).warnings == ("copy holds the same run as 1-2",)
     seeded = [replace(x, seed=0) for x in arm(seed=3)], [replace(x, seed=0) for x in arm(seed=4)]
     assert "same seed" in compare_runs(*seeded).warnings[0]
+
+
+def test_many_copies_are_named_by_their_folders_and_counted() -> None:
+    one = arm(seed=1)[0]
+    copies = [replace(one, source=f"runs/00{i}-pair-{i}/result.json") for i in range(6)]
+    assert compare_runs(copies, arm(seed=2)[:6]).warnings == (
+        "001-pair-1/result.json holds the same run as 000-pair-0/result.json",
+        "002-pair-2/result.json holds the same run as 000-pair-0/result.json",
+        "003-pair-3/result.json holds the same run as 000-pair-0/result.json",
+        "and 2 more hold the same run as another",
+    )
 
 
 def test_the_document_keeps_the_runs_without_their_samples() -> None:

@@ -96,6 +96,13 @@ def test_the_lines_touched_are_four_times_the_last_cache(l3_mib: int, size_mib: 
     assert plan.size_bytes // 256 * 64 >= 4 * l3_mib * MIB
 
 
+def test_a_buffer_whose_lines_the_cache_may_hold_is_said() -> None:
+    limits = Limits(l3_bytes=32 * MIB)
+    (note,) = planned(*TWO, limits=limits, size_bytes=32 * MIB).notes
+    assert note.startswith("the lines touched are 8 MiB a node, less than 4 times the last cache (32 MiB)")
+    assert planned(*TWO, limits=limits, size_bytes=512 * MIB).notes == ()
+
+
 def test_an_unknown_cache_is_said() -> None:
     assert "last cache is not told" in planned(*TWO, limits=Limits()).notes[0]
 
@@ -135,7 +142,7 @@ def test_a_control_group_limits_all_buffers_together() -> None:
 def test_a_chain_that_would_take_long_to_shuffle_is_shorter() -> None:
     plan = planned(*TWO, limits=Limits(l3_bytes=300 * MIB, most_lines=4 << 20))
     assert plan.size_bytes == GIB
-    assert plan.notes == ("1024 MiB a node where 4800 MiB were wanted: a chain that is shuffled without numpy",)
+    assert plan.notes[0] == "1024 MiB a node where 4800 MiB were wanted: a chain that is shuffled without numpy"
 
 
 def test_a_host_whose_nodes_are_not_known() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from hostdoctor.errors import MeasureError, UsageError
 from hostdoctor.facts import Allowed, Host, NumaNode, NvmeController, Place
+from hostdoctor.measure.nvme import asked_bytes, elsewhere_notes
 from hostdoctor.measure.nvme_plan import (
     Arm,
     Target,
@@ -171,6 +172,16 @@ def test_names_that_fio_takes_for_something_else(big: Path, name: str) -> None:
     odd = big.rename(big.with_name(name))
     with pytest.raises(MeasureError, match="fio takes no ; or # in a name"):
         file_target(HOST, str(odd))
+
+
+def test_reads_that_the_drive_did_not_see_are_said() -> None:
+    before, after = ({"block.nvme0n1.read_sectors": sectors} for sectors in (100, 2148))
+    assert asked_bytes("nvme0n1", before, after) == 1 << 20
+    assert asked_bytes("nvme0n1", {}, {}) is None
+    assert asked_bytes(None, before, after) is None
+    assert elsewhere_notes([], 6) == ()
+    (note,) = elsewhere_notes([(10 << 20, 1 << 20), (900 << 20, 0)], 6)
+    assert note.startswith("runs whose reads the drive mostly did not see: 2 of 6 (at worst 0 of 900 MiB)")
 
 
 def test_files_that_reading_would_not_read(tmp_path: Path) -> None:

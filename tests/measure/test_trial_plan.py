@@ -86,6 +86,7 @@ def test_the_forecast_counts_server_starts_and_says_the_longest_time() -> None:
     text = render_forecast(plan(), "/out")
     assert text.splitlines()[0] == "19 server starts (1 warm-up, 6 × far, near, near again), files in /out"
     assert "at most 38 min" in text
+    assert "compares the median ITL; would see" in text
     assert "near: node 0" in text
 
 
@@ -95,6 +96,18 @@ def test_a_dry_run_shows_what_is_started_around_what() -> None:
     assert text.count("numactl --physcpubind=0-3 --membind=0 serve --port 8000") == 13
     assert text.count("taskset -c 8-9 bench --seed=6 --rate 4\n") == 3
     assert text.count("said once") == 1
+
+
+def test_a_resumed_experiment_counts_and_shows_what_is_left() -> None:
+    assert "17 of them finished before, 2 left; time: known after the first run; at most 4 min" in render_forecast(
+        plan(), "/out", 17
+    )
+    left = render_dry_run(plan(), "/out", 17)
+    assert [line.split(",")[0] for line in left.splitlines() if line.startswith("#")] == ["# run 17", "# run 18"]
+    finished = render_dry_run(plan(), "/out", 19)
+    assert "nothing is left to start" in finished
+    assert "# run" not in finished
+    assert "at most" not in finished
 
 
 @pytest.mark.parametrize(

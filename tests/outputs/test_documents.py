@@ -62,6 +62,12 @@ def test_what_compare_runs_itself_is_shown_with_tails_and_a_dot_for_each_pair() 
     told = read_document(render_json(made({"far": 1.5, "current": 1.0, "near": 1.0, "again": 1.0})).encode(), "e.json")
     today, control = measurements(told, "e.json")
     assert today.arms == ("near", "current")
+    assert [one.title for one in (today, control)] == [
+        "A workload, near against current (e.json): as launched today",
+        "A workload, near against far (e.json)",
+    ]
+    for one in (today, control):
+        assert [note for note in one.notes if note.startswith("Control, near again against near: ratio ")]
     assert today.headline.startswith("Inter-token latency (ITL), p50: no measurable difference")
     assert control.headline.startswith("Inter-token latency (ITL), p50: near is faster by")
     assert [one.what for one in control.verdicts] == [

@@ -78,7 +78,7 @@ def test_no_text_does_anything_but_parse_or_be_refused(text: str) -> None:
 
 
 def test_another_experiments_document_is_named() -> None:
-    with pytest.raises(ParseError, match=r"kind, wanted measure-copy\): 'measure-memory'"):
+    with pytest.raises(ParseError, match=r"^memory.json: only what .* measure copy wrote .*: 'measure-memory'"):
         parse_measured('{"kind": "measure-memory", "cells": []}', "memory.json")
 
 

@@ -20,12 +20,16 @@ METRICS = {
 _SHARES = {"p50": 0.5, "p99": 0.01}
 
 
-def of_comparison(told: Comparison, title: str) -> list[Measurement]:
+def of_comparison(told: Comparison, name: str) -> list[Measurement]:
     """Return a comparison, and before it that of near with the workload as it is launched today, where there is one."""
-    shown = [_one(told, title)]
+    shown = [_one(told, _title(told, name))]
     if told.production is not None:
-        shown.insert(0, _one(told.production, f"{title}: as launched today"))
+        shown.insert(0, _one(told.production, f"{_title(told.production, name)}: as launched today"))
     return shown
+
+
+def _title(told: Comparison, name: str) -> str:
+    return f"A workload, {' against '.join(told.arms)} ({name})"
 
 
 def _one(told: Comparison, title: str) -> Measurement:
@@ -136,12 +140,24 @@ def _ratios(runs: Runs, metric: str, quantile: str) -> Sequence[float]:
     return found
 
 
+def _control(told: Comparison) -> Iterator[str]:
+    """Yield how far near was from near again in the primary latency, where that was measured."""
+    rows = {} if told.primary is None else told.metrics.get(told.primary.metric, {})
+    row = rows.get(told.primary.quantile) if told.primary is not None else None
+    low, high = (None, None) if row is None or row.control_ratio_ci is None else row.control_ratio_ci
+    if low is not None and high is not None:
+        differs = "no difference" if low <= 1 <= high else "they differ: this host does not repeat itself"
+        near = told.arms[0]
+        yield f"Control, {near} again against {near}: ratio {number(low)} to {number(high)} (95 %), {differs}."
+
+
 def _notes(told: Comparison) -> Iterator[str]:
     if not told.complete:
         yield "The experiment was interrupted: this is what had been measured."
     if told.primary is not None and told.primary.guard not in (None, "not-applicable"):
         margin = "" if told.primary.margin is None else f" by more than {share(told.primary.margin)}"
         yield f"Guard (no worse at p99{margin}): {told.primary.guard}."
+    yield from _control(told)
     failed = told.failed_requests
     if failed is not None and (failed.near or failed.far):
         near, far = ("not told" if n is None else str(n) for n in (failed.near, failed.far))

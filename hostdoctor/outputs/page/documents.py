@@ -34,6 +34,7 @@ class Row(Fact, frozen=True, kw_only=True):
     pair_ratios: tuple[float, ...] = ()
     near_samples: int | None = None
     far_samples: int | None = None
+    control_ratio_ci: Interval | None = None
 
 
 class Primary(Fact, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ def hostname_of(document: Document) -> str | None:
 
 def _all(document: Document, name: str) -> list[Measurement]:
     if isinstance(document, Comparison):
-        return of_comparison(document, f"A workload from near and from far ({name})")
+        return of_comparison(document, name)
     if isinstance(document, MatrixDocument):
         return of_matrix(document, name)
     if isinstance(document, Copies):
