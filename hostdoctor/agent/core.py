@@ -129,7 +129,8 @@ class Agent:
         self._errors: deque[Counted] = deque(maxlen=64)
 
     def start(self) -> None:
-        """Read what is remembered and say that the service is up; raise HostdoctorError for a bad publisher."""
+        """Read the state and say that the service is up; raise HostdoctorError for a bad publisher, a second agent."""
+        self.recorder.claim()
         self._publishing.adopt(self.setup.settings)
         self._remember(self.recorder.start(self.tools.wall(), self.troubles))
         settings = self.setup.settings

@@ -384,6 +384,7 @@ class TestState:
 
     def test_a_damaged_state_is_set_aside_and_said(self, tmp_path: Path) -> None:
         (tmp_path / "s.db").write_bytes(b"not a database at all" * 500)
+        (tmp_path / "s.db").chmod(0o600)
         rig = Rig(tmp_path / "s.db")
         assert rig.log.said("is damaged (file is not a database): set aside as s.db.damaged-")
         rig.run()

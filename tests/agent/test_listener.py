@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hostdoctor.agent.http import MAX_HEAD_BYTES, MAX_LINE_BYTES, Response, encode, parse_head
+from hostdoctor.agent.http import MAX_HEAD_BYTES, MAX_LINE_BYTES, Request, Response, encode, parse_head
 from hostdoctor.agent.listener import MAX_AGE_S, ListenPublisher, is_loopback_name, parse_address
 from hostdoctor.agent.metrics import snapshot_families
 from hostdoctor.errors import OutputError, UsageError
@@ -80,6 +80,17 @@ def test_openmetrics_to_those_who_ask(listener: ListenPublisher) -> None:
     listener(healthy())
     status, body = get(listener, "/metrics", "Accept: application/openmetrics-text;version=1.0.0")
     assert (status, body[-6:]) == (200, b"# EOF\n")
+
+
+def test_versions_that_a_client_makes_up_cost_no_memory(listener: ListenPublisher) -> None:
+    listener(healthy())
+    seen = set()
+    for version in ("1.0.0", "1.0.1", "2.0.0", "99.0.0", "x", "0.0.1"):
+        accept = f"application/openmetrics-text; version={version}; escaping=made-up-{version}"
+        answer = listener.answer(Request(method="GET", path="/metrics", fields={"accept": accept}))
+        seen.add((answer.status, answer.content_type, id(answer.body)))
+    assert len(seen) == 1
+    assert next(iter(seen))[:2] == (200, "application/openmetrics-text; version=1.0.0; charset=utf-8")
 
 
 def test_head_has_the_length_and_no_body(listener: ListenPublisher) -> None:
