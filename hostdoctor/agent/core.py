@@ -315,11 +315,8 @@ class Agent:
         """Log another status than the last survey's, and acceptances that have ended since."""
         was, last = self._survey, self._last
         if was is None or (was.status, was.unknown) != (surveyed.status, surveyed.unknown):
-            why = f" ({surveyed.unknown})" if surveyed.unknown else ""
-            before = f", was {was.status}" if was else ""
-            self.tools.log.write(
-                NOTICE, f"status {surveyed.status}{why}{before}", {"HOSTDOCTOR_STATUS": surveyed.status}
-            )
+            before = f", was {_verdict(was)}" if was else ""
+            self.tools.log.write(NOTICE, f"status {_verdict(surveyed)}{before}", {"HOSTDOCTOR_STATUS": surveyed.status})
         for note in surveyed.notes:
             if last is None or note not in last.notes:
                 self.tools.log.write(NOTICE, note)
@@ -441,6 +438,10 @@ class Agent:
         raised = {name: getattr(self.counters, name) + by for name, by in more.items()}
         told = {"transitions": transitions} if transitions is not None else {}
         self.counters = msgspec.structs.replace(self.counters, **raised, **told)
+
+
+def _verdict(told: Surveyed | SurveyState) -> str:
+    return f"{told.status} ({told.unknown})" if told.unknown else told.status
 
 
 def _with_budgets(nodes: Sequence[NodeState], last: Surveyed | None) -> tuple[NodeState, ...]:
