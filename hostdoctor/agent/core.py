@@ -29,7 +29,7 @@ from hostdoctor.agent.usual import EVERY_S, usual_latency, with_means
 from hostdoctor.diagnosis.api import Rule
 from hostdoctor.diagnosis.drift import completed
 from hostdoctor.diagnosis.report import CheckResult
-from hostdoctor.errors import HostdoctorError
+from hostdoctor.errors import HostdoctorError, described
 from hostdoctor.sources.base import Readable
 from hostdoctor.sources.forked import reap
 from hostdoctor.sources.journal import INFO, NOTICE, WARNING
@@ -174,9 +174,10 @@ class Agent:
         self._count(reloads=1)
         try:
             self._adopt(self.tools.load())
-        except (HostdoctorError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  a site's own check may raise anything; the service goes on
             self._count(reload_failures=1)
-            self.troubles.note("config", f"the former configuration stays: {error}")
+            why = str(error) if isinstance(error, (HostdoctorError, OSError)) else described(error)
+            self.troubles.note("config", f"the former configuration stays: {why}")
         else:
             self.troubles.over("config", "is valid again")
             self.tools.log.write(INFO, "the configuration was read again")

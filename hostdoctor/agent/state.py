@@ -168,7 +168,10 @@ class State:
     def events(self, most: int) -> tuple[Event, ...]:
         """Return the newest events, the oldest of them first; raise StateError."""
         rows = self._rows(_SELECT, (most,))
-        return tuple(msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Event) for row in reversed(rows))
+        try:
+            return tuple(msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Event) for row in reversed(rows))
+        except msgspec.ValidationError as error:
+            raise StateError(self.path, error) from None
 
     def close(self) -> None:
         """Let go of the file."""

@@ -230,6 +230,13 @@ class TestReload:
         assert rig.problems() == {}
         assert rig.agent.counters.reload_failures == 1
 
+    def test_a_reload_that_fails_in_a_way_that_nobody_foresaw_changes_nothing_either(self) -> None:
+        rig = settled()
+        rig.loaded = RecursionError("a site's own check")
+        rig.agent.reload()
+        assert "the former configuration stays: RecursionError" in rig.problems()["config"]
+        assert rig.teller.told[-1] == "ready"
+
     def test_publishers_that_stay_are_not_replaced(self) -> None:
         rig = settled()
         rig.agent.reload()

@@ -50,6 +50,11 @@ def until(is_so: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
+def textfile(folder: Path) -> str:
+    path = folder / "hostdoctor.prom"
+    return path.read_text() if path.exists() else ""
+
+
 class Running:
     """An agent under a manager that listens on a notify socket."""
 
@@ -237,6 +242,12 @@ def test_a_second_agent_is_refused_and_disturbs_nothing(start: Callable[..., Run
     assert second.said("hostdoctor: --state: another agent keeps its state there")
     assert (tmp_path / "hostdoctor.prom").exists()
     assert first.stop() == 0
+
+
+def test_it_needs_no_standard_error(start: Callable[..., Running], tmp_path: Path) -> None:
+    agent = start("--textfile", str(tmp_path), *SECONDS, before=("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"))
+    until(lambda: "surveys_total 2\n" in textfile(tmp_path), "two surveys")
+    assert agent.stop() == 0
 
 
 def test_a_map_that_is_accepted_meanwhile_ends_the_drift(

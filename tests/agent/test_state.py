@@ -211,6 +211,16 @@ def test_what_cannot_be_understood_counts_as_not_known(tmp_path: Path) -> None:
     assert state.load() == Memory(baseline=MEMORY.baseline, means=MEMORY.means, splits=MEMORY.splits)
 
 
+def test_a_history_that_somebody_wrote_into_is_an_error(tmp_path: Path) -> None:
+    state = opened(tmp_path / "s.db")
+    state.save(MEMORY, [event()])
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute("UPDATE events SET severity = 'dreadful'")
+    connection.close()
+    with pytest.raises(StateError, match="dreadful"):
+        state.events(9)
+
+
 def test_old_events_go_and_the_newest_thousand_stay(tmp_path: Path) -> None:
     state = opened(tmp_path / "s.db")
     state.save(Memory(), [event(n, at=NOW - 100 * DAY_S) for n in range(1500)])

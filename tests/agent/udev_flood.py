@@ -50,7 +50,8 @@ def hear() -> None:
     udev = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, UEVENTS)
     for sent in (message(1), message(0), message(2, "made-up"), message(3)[:60], b"libudev\0", message(4, "add")):
         udev.sendto(sent, (0, OF_UDEV))
-    told, lost = [], False
+    told: list[str] = []
+    lost = False
     while select.select([events], [], [], PATIENCE_S if not told else 0.0)[0]:
         names, some_lost = events.drain()
         told, lost = [*told, *names], lost or some_lost
