@@ -92,7 +92,7 @@ def test_the_slurm_script_drains_on_a_critical_verdict_alone(
     done = subprocess.run(["sh", "-c", script], env={"PATH": path}, capture_output=True, text=True, check=False)
     assert (done.returncode, (tmp_path / "drained").exists()) == (0, drained)
     if drained:
-        assert "Reason=[node_problem] HOSTDOCTOR CRITICAL - HD201" in (tmp_path / "drained").read_text()
+        assert "Reason=hostdoctor: HOSTDOCTOR CRITICAL - HD201" in (tmp_path / "drained").read_text()
 
 
 def test_every_option_named_exists() -> None:

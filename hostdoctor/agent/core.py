@@ -29,7 +29,7 @@ from hostdoctor.agent.usual import EVERY_S, usual_latency, with_means
 from hostdoctor.diagnosis.api import Rule
 from hostdoctor.diagnosis.drift import completed
 from hostdoctor.diagnosis.report import CheckResult
-from hostdoctor.errors import HostdoctorError
+from hostdoctor.errors import HostdoctorError, described
 from hostdoctor.sources.base import Readable
 from hostdoctor.sources.forked import reap
 from hostdoctor.sources.journal import INFO, NOTICE, WARNING
@@ -129,7 +129,8 @@ class Agent:
         self._errors: deque[Counted] = deque(maxlen=64)
 
     def start(self) -> None:
-        """Read what is remembered and say that the service is up; raise HostdoctorError for a bad publisher."""
+        """Read the state and say that the service is up; raise HostdoctorError for a bad publisher, a second agent."""
+        self.recorder.claim()
         self._publishing.adopt(self.setup.settings)
         self._remember(self.recorder.start(self.tools.wall(), self.troubles))
         settings = self.setup.settings
@@ -173,9 +174,10 @@ class Agent:
         self._count(reloads=1)
         try:
             self._adopt(self.tools.load())
-        except (HostdoctorError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  a site's own check may raise anything; the service goes on
             self._count(reload_failures=1)
-            self.troubles.note("config", f"the former configuration stays: {error}")
+            why = str(error) if isinstance(error, (HostdoctorError, OSError)) else described(error)
+            self.troubles.note("config", f"the former configuration stays: {why}")
         else:
             self.troubles.over("config", "is valid again")
             self.tools.log.write(INFO, "the configuration was read again")
@@ -314,11 +316,8 @@ class Agent:
         """Log another status than the last survey's, and acceptances that have ended since."""
         was, last = self._survey, self._last
         if was is None or (was.status, was.unknown) != (surveyed.status, surveyed.unknown):
-            why = f" ({surveyed.unknown})" if surveyed.unknown else ""
-            before = f", was {was.status}" if was else ""
-            self.tools.log.write(
-                NOTICE, f"status {surveyed.status}{why}{before}", {"HOSTDOCTOR_STATUS": surveyed.status}
-            )
+            before = f", was {_verdict(was)}" if was else ""
+            self.tools.log.write(NOTICE, f"status {_verdict(surveyed)}{before}", {"HOSTDOCTOR_STATUS": surveyed.status})
         for note in surveyed.notes:
             if last is None or note not in last.notes:
                 self.tools.log.write(NOTICE, note)
@@ -440,6 +439,10 @@ class Agent:
         raised = {name: getattr(self.counters, name) + by for name, by in more.items()}
         told = {"transitions": transitions} if transitions is not None else {}
         self.counters = msgspec.structs.replace(self.counters, **raised, **told)
+
+
+def _verdict(told: Surveyed | SurveyState) -> str:
+    return f"{told.status} ({told.unknown})" if told.unknown else told.status
 
 
 def _with_budgets(nodes: Sequence[NodeState], last: Surveyed | None) -> tuple[NodeState, ...]:

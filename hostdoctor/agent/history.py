@@ -21,6 +21,11 @@ class Recorder:
         self._is_loaded = False
         self.is_behind = False
 
+    def claim(self) -> None:
+        """Be the one agent with this state; raise UsageError where another is."""
+        if self._state is not None:
+            self._state.claim()
+
     def start(self, now: float, troubles: Troubles) -> Memory | None:
         """Open the state and return what it remembers; what is damaged is set aside, which is told."""
         if self._state is None:

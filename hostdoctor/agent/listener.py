@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 MISSING = "--listen needs prometheus-client: pip install 'hostdoctor[agent]' (--textfile does without)"
+OPEN_METRICS = (
+    "application/openmetrics-text"  # of its versions and escapings, which a client may make up, one is enough
+)
 ALLOWED = {"Allow": "GET, HEAD"}
 MAX_AGE_S = 120.0  # without a new snapshot for so long the agent's loop is stuck: it makes one every 15 s
 MAX_PORT = 65535
@@ -158,7 +161,7 @@ def _page() -> Callable[[Snapshot, str], tuple[bytes, str]]:
     lock = threading.Lock()
 
     def page(snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
-        encoder, content_type = choose_encoder(accept)
+        encoder, content_type = choose_encoder(OPEN_METRICS if OPEN_METRICS in accept else "")
         with lock:
             if content_type not in kept or kept[content_type][0] is not snapshot:
                 collector.families = snapshot_families(snapshot)

@@ -98,6 +98,6 @@ def _seconds(name: str, value: object, default: float, least: float, most: float
 def _path(name: str, value: object) -> str | None:
     if value is None or value == "":
         return None
-    if not str(value).startswith("/"):
+    if not str(value).startswith("/") or "\0" in str(value):
         raise UsageError(f"{name}: not an absolute path: {str(value)[:80]!r}")
     return str(value)

@@ -44,13 +44,17 @@ _NODE_FIELDS = {
 
 
 class WatchedFunction(Fact, frozen=True, kw_only=True):
-    """A PCI function to watch: a GPU, NIC or drive, or a port above one. ``errors``: it counts them (AER)."""
+    """A PCI function to watch: a GPU, NIC or drive, or a port above one.
+
+    ``errors``: it counts them (AER). ``has_link``: its link matters; that of a GPU joined to its CPU by C2C does not.
+    """
 
     bdf: str
     device: str
     kind: DeviceKind
     numa_node: int | None = None
     errors: bool = False
+    has_link: bool = True
 
 
 class WatchedDrive(Fact, frozen=True, kw_only=True):
@@ -108,12 +112,8 @@ def read_signals(files: Readable, watched: Watched, at: float) -> Reading:
 
 
 def link_states(watched: Watched, reading: Reading) -> tuple[LinkState, ...]:
-    """Return the links of the watched functions; those that show none (integrated devices) are left out."""
-    return tuple(
-        _link_state(function, reading.links.get(function.bdf))
-        for function in watched.functions
-        if reading.links.get(function.bdf) != Link()
-    )
+    """Return whether the watched functions are there, and the links of those that show one."""
+    return tuple(_link_state(function, reading.links.get(function.bdf)) for function in watched.functions)
 
 
 def error_totals(watched: Watched, reading: Reading) -> tuple[ErrorTotals, ...]:
@@ -173,7 +173,7 @@ def _severe(errors: PciErrors) -> int:
 def _links(files: Readable, functions: Iterable[WatchedFunction]) -> Iterator[tuple[str, Link]]:
     for function in functions:
         base = f"{DEVICES}/{function.bdf}"
-        link = read_link(files, base)
+        link = read_link(files, base) if function.has_link else Link()
         if link != Link() or files.read(f"{base}/class") is not None:
             yield function.bdf, link
 

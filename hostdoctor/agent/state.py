@@ -1,12 +1,16 @@
 """What the agent must not forget, in SQLite: open findings, the accepted map, what is usual, the past transitions.
 
 Every write is one transaction in WAL mode, so that a kill at any point leaves the file sound: with the write or without
-it. A file that is damaged is set aside under another name, never deleted.
+it. A file that is damaged is set aside under another name, never deleted; one that is another program's, or a later
+version's, is left as it is. Of two agents the second is refused (:meth:`State.claim`).
 """
 
 import contextlib
+import fcntl
+import glob
 import os
 import sqlite3
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +20,11 @@ import msgspec
 from hostdoctor.agent.ledger import Event, Held
 from hostdoctor.agent.surveying import utc
 from hostdoctor.agent.usual import Means, Split
-from hostdoctor.errors import HostdoctorError
+from hostdoctor.errors import HostdoctorError, UsageError
 from hostdoctor.facts import Baseline, Fact
 
 FORMAT = 1  # PRAGMA user_version
+MODE = 0o600
 BUSY_S = 2.0  # accept-baseline may write at the same time
 MAX_EVENTS, ALWAYS_KEPT = 100_000, 1_000
 MAX_ASIDE = 3  # damaged files that are kept
@@ -35,6 +40,7 @@ CREATE INDEX IF NOT EXISTS events_at ON events (at);
 _COLUMNS = ("at", "transition", "id", "name", "subject", "severity", "message", "remedy", "before")
 _INSERT = f"INSERT INTO events ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608  constants
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM events ORDER BY number DESC LIMIT ?"  # noqa: S608  constants
+_NAMES = "SELECT name FROM sqlite_master"
 _KEEP_NEWEST = "DELETE FROM events WHERE number <= (SELECT max(number) FROM events) - ?"
 
 
@@ -42,7 +48,7 @@ class StateError(HostdoctorError):
     """The state cannot be read or written; ``is_damaged``: another file would do."""
 
     def __init__(self, path: Path, error: Exception) -> None:
-        self.is_damaged = isinstance(error, sqlite3.DatabaseError) and _is_damage(error)
+        self.is_damaged = isinstance(error, sqlite3.DatabaseError) and _is_damage(error) and _is_own(path)
         super().__init__(f"{path}: {getattr(error, 'strerror', None) or error}")
 
 
@@ -64,6 +70,23 @@ class State:
         self._saved: dict[str, bytes] = {}
         self._version: int | None = None
         self._file: tuple[int, int] | None = None
+        self._claim: int | None = None
+
+    def claim(self) -> None:
+        """Be the one agent that keeps its state there, until the process ends; raise UsageError where another is."""
+        if self._claim is not None:
+            return
+        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            self._claim = os.open(f"{os.path.realpath(self.path)}.lock", flags, MODE)
+        except OSError:  # where no file can be made no state can be written either, which is told soon enough
+            return
+        try:
+            fcntl.lockf(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not flock: that a forked child holds, too
+        except OSError:
+            os.close(self._claim)
+            self._claim = None
+            raise UsageError(f"--state: another agent keeps its state there: {str(self.path)[:120]!r}") from None
 
     def open(self, now: float) -> str | None:
         """Open the file and look whether it is sound; return what had to be set aside and why, None where nothing had.
@@ -145,7 +168,10 @@ class State:
     def events(self, most: int) -> tuple[Event, ...]:
         """Return the newest events, the oldest of them first; raise StateError."""
         rows = self._rows(_SELECT, (most,))
-        return tuple(msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Event) for row in reversed(rows))
+        try:
+            return tuple(msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Event) for row in reversed(rows))
+        except msgspec.ValidationError as error:
+            raise StateError(self.path, error) from None
 
     def close(self) -> None:
         """Let go of the file."""
@@ -190,8 +216,9 @@ class State:
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{self.path}{suffix}").replace(f"{aside}{suffix}")
-        old = sorted(self.path.parent.glob(f"{self.path.name}.damaged-*Z"))
-        for path in old[:-MAX_ASIDE]:
+        found = sorted(self.path.parent.glob(f"{glob.escape(self.path.name)}.damaged-*Z"))
+        old = [path for path in found if path != aside]  # the clock may have been set back: the new one is no old one
+        for path in old[: 1 - MAX_ASIDE]:
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{path}{suffix}").unlink(missing_ok=True)
         return aside
@@ -200,9 +227,10 @@ class State:
 def _opened(path: Path) -> sqlite3.Connection:
     """Return a connection to a sound file with its tables; raise sqlite3.Error or OSError."""
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, MODE))
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     try:
+        version = _format(connection)  # before anything is changed there
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA journal_size_limit=1048576")
@@ -210,15 +238,34 @@ def _opened(path: Path) -> sqlite3.Connection:
         (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
             raise sqlite3.DatabaseError(str(verdict))
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version not in (0, FORMAT):
-            raise sqlite3.DatabaseError(f"written by another version of hostdoctor (format {version})")
         if version != FORMAT:  # who only reads writes nothing
-            connection.executescript(f"{_TABLES} PRAGMA user_version={FORMAT};")
+            connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
     except sqlite3.Error:
         connection.close()
         raise
     return connection
+
+
+def _format(connection: sqlite3.Connection) -> int:
+    """Return the format of what is there, 0 for nothing; raise OperationalError for what is not the agent's."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version not in (0, FORMAT):
+        raise sqlite3.OperationalError(
+            f"written by a later version, or another program (format {version}): left as it is"
+        )
+    names = {name for (name,) in connection.execute(_NAMES)}
+    if names and not {"memory", "events"} <= names:
+        raise sqlite3.OperationalError("another program's database: left as it is")
+    return int(version) if names else 0
+
+
+def _is_own(path: Path) -> bool:
+    """Tell whether a file may be one that the agent made: a configuration that was named by mistake is not moved."""
+    try:
+        told = path.stat()
+    except OSError:
+        return False
+    return told.st_uid == os.geteuid() and stat.S_IMODE(told.st_mode) == MODE
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

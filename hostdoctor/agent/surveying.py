@@ -20,7 +20,7 @@ from hostdoctor.diagnosis.accept import Accept, by_date
 from hostdoctor.diagnosis.api import Ask, Rule
 from hostdoctor.diagnosis.drift import baseline_of
 from hostdoctor.diagnosis.nearby import device_label
-from hostdoctor.diagnosis.paths import Device
+from hostdoctor.diagnosis.paths import Device, on_pcie
 from hostdoctor.diagnosis.report import CheckResult, Status
 from hostdoctor.diagnosis.runner import diagnose
 from hostdoctor.errors import SourceError
@@ -34,7 +34,10 @@ NVML_READING_S = 0.1  # the driver's counters are read twice so far apart; only 
 LONG_SAMPLE_S = 600.0  # HD210 judges the rate of errors over ten minutes
 ERRORS = ("aer.", "nvml.")
 OWN = "hostdoctor."
-_VARIES = re.compile(r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{12,}|(?<=session-)\d+")
+_VARIES = re.compile(
+    r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{12,}|(?<=session-)\d+"
+    r"|(?<=-)\d+(?=\.scope$)|(?<=^run-[up])\d+(?:-i\d+)?(?=\.service$)"  # made anew at each start
+)
 _CONTAINER = ("docker-", "cri-containerd-", "crio-", "libpod-")
 
 
@@ -200,6 +203,8 @@ def _watched(host: Host, groups: Iterable[Group]) -> Watched:
         ("nvme", host.nvme),
     )
     placed = [(kind, device) for kind, devices in kinds for device in devices if device.bdf]
+    linkless = {gpu.bdf for gpu in host.gpus} - {gpu.bdf for gpu in on_pcie(host, host.gpus)}
+    carrying = {port for _, device in placed if device.bdf not in linkless for port in device.upstream}
     for kind, device in placed:
         bdf = device.bdf or ""
         functions.setdefault(
@@ -210,13 +215,19 @@ def _watched(host: Host, groups: Iterable[Group]) -> Watched:
                 kind=kind,
                 numa_node=device.numa_node,
                 errors=bdf in counting,
+                has_link=bdf not in linkless,
             ),
         )
     for bdf in (bdf for _, device in placed for bdf in device.upstream):
         functions.setdefault(
             bdf,
             WatchedFunction(
-                bdf=bdf, device=f"port {bdf}", kind="port", numa_node=nodes.get(bdf), errors=bdf in counting
+                bdf=bdf,
+                device=f"port {bdf}",
+                kind="port",
+                numa_node=nodes.get(bdf),
+                errors=bdf in counting,
+                has_link=bdf in carrying,
             ),
         )
     return Watched(

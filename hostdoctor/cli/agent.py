@@ -318,5 +318,6 @@ def _refuse_options_before(context: typer.Context) -> None:
 
 
 def _plain(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    if sys.stderr is not None:  # started with it closed
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from hostdoctor.diagnosis.api import gpu_label
 from hostdoctor.diagnosis.nearby import device_label
+from hostdoctor.diagnosis.paths import on_pcie
 from hostdoctor.diagnosis.report import Severity
 from hostdoctor.diagnosis.subjects import GIB, brief, near_nodes, sysfs
 from hostdoctor.facts import Baseline, Fact, Host, KnownDevice, KnownNode, Nic, NumaNode, NvmeController
@@ -45,6 +46,7 @@ def completed(baseline: Baseline, now: Baseline) -> Baseline:
 
 def known_devices(host: Host) -> tuple[KnownDevice, ...]:
     """Return the GPUs, physical NICs and drives that have a place on PCI."""
+    linked = on_pcie(host, host.gpus)
     gpus = (
         KnownDevice(
             kind="GPU",
@@ -53,7 +55,7 @@ def known_devices(host: Host) -> tuple[KnownDevice, ...]:
             bdf=gpu.bdf,
             index=gpu.index if gpu.uuid else None,  # without the driver it is PCI's order, not the driver's
             numa_nodes=near_nodes(gpu),
-            width_lanes=gpu.link.width_lanes,
+            width_lanes=gpu.link.width_lanes if gpu in linked else None,
         )
         for gpu in host.gpus
         if gpu.bdf or gpu.uuid

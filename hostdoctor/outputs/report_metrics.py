@@ -9,6 +9,7 @@ from hostdoctor.budget.pinned import Budget
 from hostdoctor.diagnosis.api import gpu_label
 from hostdoctor.diagnosis.block_rates import rates
 from hostdoctor.diagnosis.counters import rise
+from hostdoctor.diagnosis.paths import on_pcie
 from hostdoctor.diagnosis.process_places import local_nodes, nodes_of
 from hostdoctor.diagnosis.report import Report
 from hostdoctor.facts import Fact, Host, NumaNode, Process
@@ -88,11 +89,12 @@ def _host_rows(report: Report) -> Iterator[Row]:
 
 
 def _device_rows(host: Host) -> Iterator[Row]:
+    linked = on_pcie(host, host.gpus)
     for gpu in host.gpus:
         label = gpu_label(host, gpu)
         about = {"device": label, "bdf": gpu.bdf, "uuid": gpu.uuid, "model": gpu.name, "driver": gpu.driver}
         yield "gpu_info", about | {"numa_node": gpu.numa_node, "root_complex": gpu.root_complex}, 1
-        if not gpu.c2c:  # its PCIe link carries next to nothing
+        if gpu in linked:
             yield from link_rows(label, "gpu", gpu.bdf, gpu.link)
     for nic in host.nics:
         if nic.name is not None:

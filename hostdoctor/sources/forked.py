@@ -15,6 +15,7 @@ from hostdoctor.sources.keeper import descendants
 
 MAX_BYTES = 64 << 20
 _PR_SET_PDEATHSIG = 1
+_STDERR = 2
 _OK, _FAILED = b"+", b"-"
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD)
 
@@ -104,7 +105,7 @@ def _work(work: Callable[[], bytes], writing: int, parent: int) -> None:
     """Run the function and leave by ``_exit``: nothing of the parent's clean-up is the child's to do."""
     try:
         gc.disable()
-        _be_a_child(parent)
+        _be_a_child(parent, writing)
         said = _OK + work()
     except BaseException as error:  # noqa: BLE001  whatever it is, the parent is told
         text = str(error) if isinstance(error, HostdoctorError) else described(error)
@@ -118,8 +119,13 @@ def _work(work: Callable[[], bytes], writing: int, parent: int) -> None:
     os._exit(status)
 
 
-def _be_a_child(parent: int) -> None:
-    """Die with the parent, with its signals as they were before anybody handled them."""
+def _be_a_child(parent: int, writing: int) -> None:
+    """Die with the parent, with its signals as they were before anybody handled them, and none of its files open.
+
+    A child that the kernel does not let die must hold neither the port nor the state that the next agent needs.
+    """
+    os.closerange(_STDERR + 1, writing)
+    os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
     signal.set_wakeup_fd(-1)
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)

@@ -43,6 +43,7 @@ class Uevents:
         Raises SourceError where there can be no more.
         """
         found: list[str] = []
+        lost = False
         for _ in range(MAX_AT_ONCE):
             try:
                 device = self._monitor.poll(timeout=0)
@@ -50,11 +51,14 @@ class Uevents:
                 if error.errno == errno.ENOBUFS:
                     return tuple(found), True
                 raise SourceError(f"device events: {error.strerror}") from None
+            except (ValueError, MemoryError):  # libudev's EINVAL and ENOMEM: a message that it cannot take is gone
+                lost = True
+                continue
             if device is None:
                 break
             if matters(device.action or "", device.device_path):
                 found.append(f"{device.action} {device.sys_name}")
-        return tuple(found), False
+        return tuple(found), lost
 
 
 def matters(action: str, path: str) -> bool:

@@ -1,7 +1,7 @@
 """Starts the agent again and again and kills it at random moments; prints what each kill left, as JSON lines.
 
-``python -m tests.agent.kill_many TIMES SEED ROOT STATE LOG LINK``: LINK is a file that holds a link's width, which
-changes between the starts so that there is something to write.
+``python -m tests.agent.kill_many TIMES SEED ROOT STATE LOG LINK TEXTFILES``: LINK is a file that holds a link's
+width, which changes between the starts so that there is something to write.
 """
 
 import json
@@ -20,6 +20,7 @@ from hostdoctor.cli import main
 
 LONGEST_S, A_WRITE_S = 0.8, 0.03
 PATIENCE_S = 10.0
+LAST = "hostdoctor_agent_clock_jumps_total counter\nhostdoctor_agent_clock_jumps_total 0\n"
 WIDTHS = ("8\n", "4\n", "2\n")  # each narrower than the accepted 16: every start has something to write
 
 
@@ -66,6 +67,15 @@ def sound(path: str) -> str:
         connection.close()
 
 
+def textfile(folder: str) -> str:
+    """Return what node_exporter would read: ``none``, ``whole`` or what there is of it."""
+    told = [path.read_text(encoding="utf-8") for path in Path(folder).glob("*.prom")]
+    if not told:
+        return "none"
+    (text,) = told
+    return "whole" if text.startswith("# HELP ") and text.rpartition("# TYPE ")[2].startswith(LAST) else text
+
+
 def until_it_writes(path: str) -> None:
     """Wait for something in the state's log, which was not there before: the agent is at its work then."""
     log, deadline = Path(f"{path}-wal"), time.monotonic() + PATIENCE_S
@@ -73,11 +83,13 @@ def until_it_writes(path: str) -> None:
         time.sleep(0.001)
 
 
-def kill_once(number: int, chance: random.Random, root: str, path: str, log: str, link: Path) -> dict[str, object]:
+def kill_once(
+    number: int, chance: random.Random, root: str, path: str, log: str, link: Path, folder: str
+) -> dict[str, object]:
     """Start an agent, kill it at any time or while it writes, look at what is left."""
     sound(path)  # with the last one gone this empties its log
     link.write_text(WIDTHS[number % len(WIDTHS)])
-    pid = start(["--from", root, "--state", path, "--interval", "1", "--signals", "0.5"], log)
+    pid = start(["--from", root, "--state", path, "--interval", "1", "--signals", "0.5", "--textfile", folder], log)
     if number % 2:
         until_it_writes(path)
     time.sleep(chance.uniform(0.0, A_WRITE_S if number % 2 else LONGEST_S))
@@ -86,15 +98,16 @@ def kill_once(number: int, chance: random.Random, root: str, path: str, log: str
     deadline = time.monotonic() + PATIENCE_S
     while left_of(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return {"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None, "left": left_of(pid), "db": sound(path)}
+    ended = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    return {"signal": ended, "left": left_of(pid), "db": sound(path), "textfile": textfile(folder)}
 
 
 def run() -> None:
-    times, seed, root, path, log, link = sys.argv[1:]
+    times, seed, root, path, log, link, folder = sys.argv[1:]
     chance = random.Random(int(seed))
     os.waitpid(start(["accept-baseline", "--from", root, "--state", path], os.devnull), 0)
     for number in range(int(times)):
-        sys.stdout.write(json.dumps(kill_once(number, chance, root, path, log, Path(link))) + "\n")
+        sys.stdout.write(json.dumps(kill_once(number, chance, root, path, log, Path(link), folder)) + "\n")
         sys.stdout.flush()
 
 

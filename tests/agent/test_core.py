@@ -230,6 +230,13 @@ class TestReload:
         assert rig.problems() == {}
         assert rig.agent.counters.reload_failures == 1
 
+    def test_a_reload_that_fails_in_a_way_that_nobody_foresaw_changes_nothing_either(self) -> None:
+        rig = settled()
+        rig.loaded = RecursionError("a site's own check")
+        rig.agent.reload()
+        assert "the former configuration stays: RecursionError" in rig.problems()["config"]
+        assert rig.teller.told[-1] == "ready"
+
     def test_publishers_that_stay_are_not_replaced(self) -> None:
         rig = settled()
         rig.agent.reload()
@@ -384,6 +391,7 @@ class TestState:
 
     def test_a_damaged_state_is_set_aside_and_said(self, tmp_path: Path) -> None:
         (tmp_path / "s.db").write_bytes(b"not a database at all" * 500)
+        (tmp_path / "s.db").chmod(0o600)
         rig = Rig(tmp_path / "s.db")
         assert rig.log.said("is damaged (file is not a database): set aside as s.db.damaged-")
         rig.run()

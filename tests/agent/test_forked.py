@@ -44,6 +44,18 @@ def test_it_returns_what_the_function_returned_however_much_that_is() -> None:
     assert result(lambda: b"x" * 5_000_000) == b"x" * 5_000_000
 
 
+def test_it_holds_nothing_of_its_parents_open() -> None:
+    def opened() -> bytes:
+        return ",".join(str(number) for number in range(256) if Path(f"/proc/self/fd/{number}").exists()).encode()
+
+    reading, writing = os.pipe()
+    numbers = result(opened).decode().split(",")
+    assert not {str(reading), str(writing)} & set(numbers)
+    assert len([number for number in numbers if int(number) > 2]) == 1  # where it writes its result
+    os.close(reading)
+    os.close(writing)
+
+
 def test_while_it_is_at_work_there_is_nothing() -> None:
     job = Job(lambda: time.sleep(60) or b"")  # type: ignore[func-returns-value]
     assert job.collect() is None

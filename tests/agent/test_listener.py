@@ -1,13 +1,14 @@
 """The listener: what it answers, what it refuses, and whom it outlives."""
 
 import socket
+import struct
 import sys
 from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hostdoctor.agent.http import MAX_HEAD_BYTES, MAX_LINE_BYTES, Response, encode, parse_head
+from hostdoctor.agent.http import MAX_HEAD_BYTES, MAX_LINE_BYTES, Request, Response, encode, parse_head
 from hostdoctor.agent.listener import MAX_AGE_S, ListenPublisher, is_loopback_name, parse_address
 from hostdoctor.agent.metrics import snapshot_families
 from hostdoctor.errors import OutputError, UsageError
@@ -82,6 +83,17 @@ def test_openmetrics_to_those_who_ask(listener: ListenPublisher) -> None:
     assert (status, body[-6:]) == (200, b"# EOF\n")
 
 
+def test_versions_that_a_client_makes_up_cost_no_memory(listener: ListenPublisher) -> None:
+    listener(healthy())
+    seen = set()
+    for version in ("1.0.0", "1.0.1", "2.0.0", "99.0.0", "x", "0.0.1"):
+        accept = f"application/openmetrics-text; version={version}; escaping=made-up-{version}"
+        answer = listener.answer(Request(method="GET", path="/metrics", fields={"accept": accept}))
+        seen.add((answer.status, answer.content_type, id(answer.body)))
+    assert len(seen) == 1
+    assert next(iter(seen))[:2] == (200, "application/openmetrics-text; version=1.0.0; charset=utf-8")
+
+
 def test_head_has_the_length_and_no_body(listener: ListenPublisher) -> None:
     listener(healthy())
     told = ask(listener, b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -131,6 +143,35 @@ def test_a_request_in_pieces_is_one_request(listener: ListenPublisher) -> None:
         for byte in b"GET /metrics HTTP/1.0\r\n\r\n":
             client.sendall(bytes([byte]))
         assert client.recv(15) == b"HTTP/1.1 200 OK"
+
+
+def test_of_many_requests_on_a_connection_the_first_is_answered(listener: ListenPublisher) -> None:
+    listener(healthy())
+    told = ask(listener, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + b"GET /metrics HTTP/1.0\r\n\r\n" * 50)
+    assert (told.count(b"HTTP/1.1 "), told[-7:]) == (1, b"200 OK\n")
+
+
+@pytest.mark.parametrize(
+    ("request_", "begins"), [(b"GET /metrics HTTP/1.0\r\n\r\n", b"HTTP/1.1 200"), (b"GET /m", b"")]
+)
+def test_a_client_that_says_nothing_more_may_still_listen(
+    listener: ListenPublisher, request_: bytes, begins: bytes
+) -> None:
+    listener(healthy())
+    with connect(listener) as client:
+        client.sendall(request_)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(12, socket.MSG_WAITALL) == begins
+
+
+def test_clients_that_break_off_cost_nothing(listener: ListenPublisher) -> None:
+    listener(healthy())
+    for request in (b"", b"GET /m", b"GET /metrics HTTP/1.0\r\n\r\n") * 50:
+        client = connect(listener)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not an end
+        client.sendall(request)
+        client.close()
+    assert get(listener)[0] == 200
 
 
 def test_a_thousand_slow_clients_keep_nobody_out(listener: ListenPublisher) -> None:

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from hostdoctor.agent.metrics import snapshot_families
 from hostdoctor.agent.model import Counters, Snapshot
@@ -112,3 +113,46 @@ def test_every_counter_of_the_agent_is_told() -> None:
 @pytest.mark.parametrize("snapshot", [healthy(), sick()], ids=["healthy", "sick"])
 def test_promtool_finds_nothing_to_say(snapshot: Snapshot) -> None:
     promtool("check", "metrics", text=render_prometheus(snapshot_families(snapshot)))
+
+
+HOSTILE = (
+    "a\nb",
+    'q"\\',
+    "\udcff\x00",
+    "\u2028",
+    '{x="1"} 1',
+    "é" * 300,
+    "\x1b[31m",
+    " ",
+    "\r\n# HELP x",
+    "a" * 99 + "\\",
+)
+
+
+def test_whatever_things_are_called_the_text_can_be_read() -> None:
+    snapshot = sick()
+    link, placement, drive = snapshot.links[0], snapshot.placements[0], snapshot.drives[0]
+    replace = msgspec.structs.replace
+    odd = replace(
+        snapshot,
+        version=HOSTILE[0],
+        links=tuple(replace(link, device=name) for name in HOSTILE),
+        placements=tuple(replace(placement, unit=name, names=(name, "b,c")) for name in HOSTILE),
+        drives=tuple(replace(drive, name=name, drive=name) for name in HOSTILE),
+    )
+    text = render_prometheus(snapshot_families(odd))
+    read = {family.name: family for family in text_string_to_metric_families(text)}
+    assert len(read["hostdoctor_pcie_link_width_lanes"].samples) == len(HOSTILE)
+    assert len(read["hostdoctor_gpu_processes"].samples) == len(HOSTILE)
+    labels = [value for family in read.values() for sample in family.samples for value in sample.labels.values()]
+    assert all(value.isprintable() and len(value) <= 100 for value in labels)
+    promtool("check", "metrics", text=text)
+
+
+def test_thousands_of_devices_are_bounded_and_counted() -> None:
+    link = healthy().links[0]
+    many = tuple(msgspec.structs.replace(link, bdf=f"{number:05x}:00:00.0") for number in range(5000))
+    families = snapshot_families(msgspec.structs.replace(healthy(), links=many))
+    assert len(told(families, "pcie_link_width_lanes")) == 500
+    left_out = {labels["metric"]: number for labels, number in told(families, "metrics_left_out_series")}
+    assert left_out["hostdoctor_pcie_link_width_lanes"] == 4500

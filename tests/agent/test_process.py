@@ -1,8 +1,10 @@
 """The agent as a process, on a fake root."""
 
+import contextlib
 import json
 import os
 import resource
+import shutil
 import signal
 import socket
 import subprocess  # noqa: TID251  runs the agent as systemd would
@@ -16,9 +18,13 @@ import pytest
 from hostdoctor.agent.state import State
 from tests.cli.support import hostdoctor
 from tests.support.hostbuilder import build_files, load_host, write_tree
+from tests.support.live_run import unshare
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 60.0  # how long a slow machine may take; nothing is judged by it
+MOUNT = 'mount -t tmpfs -o size=640k tmpfs "$0" && '
+RUN = 'exec "$@"'
+FULL_DISK = '(dd if=/dev/zero of="$0/filler" bs=512 2>/dev/null; true) && '
 SECONDS = ("--interval", "1", "--signals", "0.5")
 
 
@@ -44,10 +50,15 @@ def until(is_so: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
+def textfile(folder: Path) -> str:
+    path = folder / "hostdoctor.prom"
+    return path.read_text() if path.exists() else ""
+
+
 class Running:
     """An agent under a manager that listens on a notify socket."""
 
-    def __init__(self, folder: Path, root: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, root: Path, *arguments: str, before: tuple[str, ...] = ()) -> None:
         self.log = folder / "log"
         self.told: list[str] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -58,7 +69,7 @@ class Running:
             "WATCHDOG_USEC": "3000000",
             "PYTHONPATH": str(ROOT),
         }
-        command = (sys.executable, "-m", "hostdoctor", "agent", "--from", str(root), *arguments)
+        command = (*before, sys.executable, "-m", "hostdoctor", "agent", "--from", str(root), *arguments)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment, cwd=folder)
 
@@ -87,9 +98,9 @@ class Running:
 def start(tmp_path: Path, root: Path) -> Iterator[Callable[..., Running]]:
     running: list[Running] = []
 
-    def begin(*arguments: str) -> Running:
+    def begin(*arguments: str, **more: tuple[str, ...]) -> Running:
         (tmp_path / "notify").unlink(missing_ok=True)
-        running.append(Running(tmp_path, root, *arguments))
+        running.append(Running(tmp_path, root, *arguments, **more))
         return running[-1]
 
     yield begin
@@ -152,6 +163,93 @@ def test_a_disk_without_room_is_told_and_what_it_missed_is_written_later(
     state.close()
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Path:
+    """Return where the agent finds a disk of 640 KiB: a mount of its own."""
+    if not unshare():
+        pytest.skip("no mount namespace may be made here (unshare)")
+    (tmp_path / "disk").mkdir()
+    return tmp_path / "disk"
+
+
+def fill(folder: Path) -> Path:
+    """Fill a disk to its last byte; return the file that does."""
+    with (folder / "filler").open("wb", buffering=0) as stream, contextlib.suppress(OSError):
+        while True:
+            stream.write(b"x" * 512)
+    return folder / "filler"
+
+
+def test_on_a_disk_that_is_full_it_goes_on_and_catches_up(
+    start: Callable[..., Running], tmp_path: Path, small_disk: Path, root: Path
+) -> None:
+    words = (
+        "--state",
+        str(small_disk / "s.db"),
+        "--textfile",
+        str(small_disk),
+        "--interval",
+        "600",
+        "--signals",
+        "0.5",
+    )
+    agent = start(*words, before=(*unshare(), "sh", "-c", f"{MOUNT}{RUN}", str(small_disk)))
+    inside = Path(f"/proc/{agent.process.pid}/root{small_disk}")  # the mount as the agent has it
+    until(lambda: agent.was_told("STATUS=ok: no warning"), "first survey")
+    filler = fill(inside)
+    link_file(root).write_text("8\n")
+    until(lambda: agent.said("state: not written"), "the state")
+    until(lambda: agent.said("publisher textfile: "), "the textfile")
+    assert agent.said("HD904 map-drifted appeared")
+    assert agent.said("database or disk is full")
+    assert agent.said("No space left on device")
+    text = (inside / "hostdoctor.prom").read_text(encoding="utf-8")
+    assert 'hostdoctor_status{status="ok"} 1\n' in text  # the last one that had room, whole
+    assert text.splitlines()[-1].startswith("hostdoctor_agent_clock_jumps_total ")
+    filler.unlink()
+    until(lambda: agent.said("state: written again"), "the state again")
+    until(lambda: agent.said("publisher textfile: works again"), "the textfile again")
+    for name in ("s.db", "s.db-wal"):  # SQLite would resolve the path, which leads elsewhere from here
+        shutil.copy(inside / name, tmp_path / name)
+    state = State(tmp_path / "s.db")
+    assert [event.id for event in state.events(9) if event.severity == "warning"] == ["HD904"]
+    state.close()
+    assert agent.stop() == 0
+    assert "Traceback" not in agent.log.read_text()
+
+
+def test_started_on_a_full_disk_it_keeps_its_state_once_there_is_room(
+    start: Callable[..., Running], tmp_path: Path, small_disk: Path
+) -> None:
+    words = ("--state", str(small_disk / "s.db"), "--textfile", str(small_disk), *SECONDS)
+    agent = start(*words, before=(*unshare(), "sh", "-c", f"{MOUNT}{FULL_DISK}{RUN}", str(small_disk)))
+    until(lambda: agent.said("state: not read: "), "told")
+    until(lambda: agent.was_told("STATUS=ok: no warning"), "first survey")
+    inside = Path(f"/proc/{agent.process.pid}/root{small_disk}")
+    (inside / "filler").unlink()
+    until(lambda: agent.said("state: written again"), "recovered")
+    until(lambda: (inside / "hostdoctor.prom").exists(), "the textfile")
+    assert agent.stop() == 0
+    assert "Traceback" not in agent.log.read_text()
+
+
+def test_a_second_agent_is_refused_and_disturbs_nothing(start: Callable[..., Running], tmp_path: Path) -> None:
+    words = ("--state", str(tmp_path / "s.db"), "--textfile", str(tmp_path), *SECONDS)
+    first = start(*words)
+    until(lambda: (tmp_path / "hostdoctor.prom").exists(), "first survey")
+    second = start(*words)
+    assert second.process.wait(WAIT_S) == 64
+    assert second.said("hostdoctor: --state: another agent keeps its state there")
+    assert (tmp_path / "hostdoctor.prom").exists()
+    assert first.stop() == 0
+
+
+def test_it_needs_no_standard_error(start: Callable[..., Running], tmp_path: Path) -> None:
+    agent = start("--textfile", str(tmp_path), *SECONDS, before=("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"))
+    until(lambda: "surveys_total 2\n" in textfile(tmp_path), "two surveys")
+    assert agent.stop() == 0
+
+
 def test_a_map_that_is_accepted_meanwhile_ends_the_drift(
     start: Callable[..., Running], tmp_path: Path, root: Path
 ) -> None:
@@ -177,7 +275,7 @@ def test_other_ways_to_end_it(start: Callable[..., Running], tmp_path: Path, num
 
 def kill_many(times: int, tmp_path: Path, root: Path) -> None:
     command = (sys.executable, "-m", "tests.agent.kill_many", str(times), "7", str(root))
-    files = (str(tmp_path / "s.db"), str(tmp_path / "log"), str(link_file(root)))
+    files = (str(tmp_path / "s.db"), str(tmp_path / "log"), str(link_file(root)), str(tmp_path))
     ran = subprocess.run((*command, *files), env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=ROOT, capture_output=True)
     assert ran.returncode == 0, ran.stderr
     kills = [json.loads(line) for line in ran.stdout.splitlines()]
@@ -186,6 +284,7 @@ def kill_many(times: int, tmp_path: Path, root: Path) -> None:
         (9, "[]", "ok"),
         (9, "[]", "none"),
     }
+    assert {kill["textfile"] for kill in kills} - {"none"} == {"whole"}
     assert kills[-1]["db"] == "ok"
     log = (tmp_path / "log").read_text()
     assert "damaged" not in log

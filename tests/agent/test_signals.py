@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from hostdoctor.agent.model import Placement
 from hostdoctor.agent.signals import (
     Reading,
@@ -49,12 +51,26 @@ def test_links_and_errors_of_the_watched_functions() -> None:
     assert (errors.correctable, errors.nonfatal, errors.fatal) == (5, None, 0)
 
 
+def test_the_link_of_a_gpu_on_c2c_is_not_looked_at_but_its_presence_is() -> None:
+    watched = Watched(functions=(replace(GPU0, has_link=False),))
+    source = files()
+    wide = reading(source, watched)
+    source.link(GPU0.bdf, 1)
+    narrow = reading(source, watched)
+    assert why_survey(wide, narrow) is None
+    (told,) = link_states(watched, narrow)
+    assert (told.is_present, told.width_lanes) == (True, None)
+    source.remove(GPU0.bdf)
+    assert why_survey(narrow, reading(source, watched)) == f"{GPU0.bdf} is gone"
+
+
 def test_a_function_without_a_link_has_none_and_is_not_gone() -> None:
     source = files()
     source.texts = {path: text for path, text in source.texts.items() if path.endswith("/class")}
     watched = Watched(functions=(GPU0,))
     seen = reading(source, watched)
-    assert link_states(watched, seen) == ()
+    (told,) = link_states(watched, seen)
+    assert (told.is_present, told.width_lanes, told.max_speed_gts) == (True, None, None)
     assert why_survey(seen, seen) is None
 
 

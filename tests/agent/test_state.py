@@ -1,7 +1,10 @@
 """The state on disk."""
 
+import os
 import resource
 import sqlite3
+import subprocess  # noqa: TID251  a second agent is another process
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +26,12 @@ MEMORY = Memory(
     means={"nvme0n1": ((0.1,), (), (2.0,))},
     splits={"vllm.service": Split(since="2026-01-02T03:04:05+00:00", starts=(7,), shares={"0": 1.0})},
 )
+
+
+def write_own(path: Path, data: bytes) -> None:
+    """Write a file as the agent makes them: nobody else may read it."""
+    path.write_bytes(data)
+    path.chmod(0o600)
 
 
 def event(number: int = 0, at: float = NOW, message: str = "x8") -> Event:
@@ -92,23 +101,86 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(tmp_path: Path, damage:
 
 def test_of_the_damaged_ones_three_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    for day in range(5):
-        path.write_bytes(b"garbage" * 1000)
+    for day in (0, 1, 2, 3, -300):  # the clock is set back
+        write_own(path, b"garbage" * 1000)
         state = State(path)
         state.open(NOW + day * DAY_S)
         state.close()
-    assert len(list(tmp_path.glob("s.db.damaged-*"))) == 3
+    kept = sorted(path.name.partition("-")[2] for path in tmp_path.glob("s.db.damaged-*"))
+    assert [name[:10] for name in kept] == ["2026-03-21", "2027-01-17", "2027-01-18"]
 
 
-def test_a_file_of_a_later_version_is_set_aside_unread(tmp_path: Path) -> None:
+def test_a_file_of_a_later_version_is_left_as_it_is(tmp_path: Path) -> None:
     state = opened(tmp_path / "s.db")
     state.close()
     with sqlite3.connect(tmp_path / "s.db") as connection:
         connection.execute("PRAGMA user_version=99")
     connection.close()
-    said = State(tmp_path / "s.db").open(NOW)
-    assert said is not None
-    assert "another version of hostdoctor (format 99)" in said
+    before = (tmp_path / "s.db").read_bytes()
+    with pytest.raises(StateError, match=r"written by a later version, or another program \(format 99\)"):
+        State(tmp_path / "s.db").open(NOW)
+    assert (tmp_path / "s.db").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["s.db"]
+
+
+@pytest.mark.parametrize("table", ["mine", "events", "memory"])
+def test_another_programs_database_is_left_as_it_is(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "s.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE {table} (a)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StateError, match="another program's database") as raised:
+        State(path).open(NOW)
+    assert not raised.value.is_damaged
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_was_named_by_mistake_is_not_moved(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("[agent]\ninterval = 5\n" * 100, encoding="utf-8")
+    path.chmod(0o644)
+    with pytest.raises(StateError, match="not a database"):
+        State(path).open(NOW)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+@pytest.mark.parametrize("target", ["/dev/null", "/dev/full", "s.db", "missing/s.db", "fifo", "."])
+def test_a_link_to_what_can_be_no_state_is_an_error_and_stays(tmp_path: Path, target: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    path = tmp_path / "s.db"
+    path.symlink_to(target)
+    with pytest.raises(StateError) as raised:
+        State(path).open(NOW)
+    assert not raised.value.is_damaged
+    assert str(path.readlink()) == target
+
+
+def test_a_link_to_another_folder_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "s.db").symlink_to("disk/real.db")
+    state = opened(tmp_path / "s.db")
+    state.save(MEMORY, ())
+    state.close()
+    assert opened(tmp_path / "disk" / "real.db").load() == MEMORY
+
+
+def test_a_start_that_was_killed_before_it_made_the_tables(tmp_path: Path) -> None:
+    write_own(tmp_path / "s.db", b"")
+    state = opened(tmp_path / "s.db")
+    state.save(MEMORY, ())
+    assert state.load() == MEMORY
+
+
+def test_of_two_agents_the_second_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to("s.db")
+    code = "import sys; from hostdoctor.agent.state import *; State(Path(sys.argv[1])).claim()"
+    state = State(tmp_path / "s.db")
+    state.claim()
+    state.claim()
+    for name in ("s.db", "link.db"):
+        ran = subprocess.run((sys.executable, "-c", code, str(tmp_path / name)), capture_output=True, text=True)
+        assert "UsageError: --state: another agent keeps its state there" in ran.stderr
 
 
 def test_no_room_is_an_error_and_costs_nothing_that_was_there(tmp_path: Path) -> None:
@@ -137,6 +209,16 @@ def test_what_cannot_be_understood_counts_as_not_known(tmp_path: Path) -> None:
         connection.execute("UPDATE memory SET value = ? WHERE name = 'held'", (b'{"x": 1}',))
     connection.close()
     assert state.load() == Memory(baseline=MEMORY.baseline, means=MEMORY.means, splits=MEMORY.splits)
+
+
+def test_a_history_that_somebody_wrote_into_is_an_error(tmp_path: Path) -> None:
+    state = opened(tmp_path / "s.db")
+    state.save(MEMORY, [event()])
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute("UPDATE events SET severity = 'dreadful'")
+    connection.close()
+    with pytest.raises(StateError, match="dreadful"):
+        state.events(9)
 
 
 def test_old_events_go_and_the_newest_thousand_stay(tmp_path: Path) -> None:

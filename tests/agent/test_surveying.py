@@ -47,6 +47,17 @@ def surveyed(source: Source, **known: Any) -> Surveyed:
     return decode(encode(found))
 
 
+def test_gpus_on_c2c_have_no_link_to_watch_and_none_that_drifts() -> None:
+    built = build_files(load_host("gb200-tray"))
+    links = {f"/{name.lstrip('/')}": target for name, target in built.links.items()}
+    found = surveyed(RootSource(MemoryTree(rooted_files(built), links), "gb200"))
+    kinds = {kind: [f.has_link for f in found.watched.functions if f.kind == kind] for kind in ("gpu", "nic")}
+    assert (set(kinds["gpu"]), set(kinds["nic"])) == ({False}, {True})
+    assert not all(function.has_link for function in found.watched.functions if function.kind == "port")
+    assert found.candidate is not None
+    assert {device.width_lanes for device in found.candidate.devices if device.kind == "GPU"} == {None}
+
+
 def test_a_healthy_host(dgx: Source) -> None:
     found = surveyed(dgx)
     assert (found.status, found.duration_s, found.counted.at) == ("ok", 2.0, 11.0)
@@ -132,6 +143,11 @@ class TestEngines:
         ),
         ("/user.slice/user-1000.slice/session-12.scope", "session-*.scope"),
         ("/", "/"),
+        ("/user.slice/app.slice/app-gnome-python3-48213.scope", "app-gnome-python3-*.scope"),
+        ("/system.slice/run-u4711.service", "run-u*.service"),
+        ("/system.slice/run-p1234-i5678.service", "run-p*.service"),
+        ("/system.slice/vllm-8000.service", "vllm-8000.service"),
+        ("/system.slice/vllm@8001.service", "vllm@8001.service"),
     ],
 )
 def test_what_of_a_control_group_survives_a_restart(cgroup: str, unit: str) -> None:
