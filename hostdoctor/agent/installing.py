@@ -34,7 +34,7 @@ Standing = Literal["absent", "same", "ours", "foreign", "irregular"]
 
 
 class Placed(Fact, frozen=True, kw_only=True):
-    """A file, its text, and what is at its place now: nothing, the same, what we wrote, somebody else's work, no file."""
+    """A file, its text, and what is at its place now: nothing, the same, what we wrote, somebody else's, no file."""
 
     path: Path
     data: bytes
