@@ -23,10 +23,11 @@ from hostdoctor.agent.signals import (
     why_survey,
 )
 from hostdoctor.agent.state import Memory
-from hostdoctor.agent.surveying import ERRORS, LONG_SAMPLE_S, Counted, Remembered, Surveyed, Wish, decode
+from hostdoctor.agent.surveying import ERRORS, LONG_SAMPLE_S, Counted, Remembered, Surveyed, Wish, decode, preload
 from hostdoctor.agent.troubles import Troubles
 from hostdoctor.agent.usual import EVERY_S, usual_latency, with_means
 from hostdoctor.diagnosis.api import Rule
+from hostdoctor.diagnosis.drift import completed
 from hostdoctor.diagnosis.report import CheckResult
 from hostdoctor.errors import HostdoctorError
 from hostdoctor.sources.base import Readable
@@ -279,9 +280,11 @@ class Agent:
     def _survey_ended(self, surveyed: Surveyed, now: float) -> None:
         self.job = None
         self._next_survey = now + self.setup.settings.interval_s
+        preload(surveyed.modules)
         self._count(surveys=1)
         self.troubles.over("survey", "works again")
         at = self.tools.wall()
+        self._log_verdict(surveyed)
         self._survey_at = now
         self._survey = SurveyState(
             ended_at=at,
@@ -291,7 +294,7 @@ class Agent:
             status=surveyed.status,
             unknown=surveyed.unknown,
         )
-        self._last = msgspec.structs.replace(surveyed, results=(), counted=Counted(at=0.0, counters={}))
+        self._last = msgspec.structs.replace(surveyed, results=(), modules=(), counted=Counted(at=0.0, counters={}))
         self._results, self._watched = surveyed.results, surveyed.watched
         self._keep_counters(surveyed.counted)
         self._keep_map(surveyed)
@@ -307,6 +310,19 @@ class Agent:
         self.tools.teller.status(self._status_line())
         self._publish()
 
+    def _log_verdict(self, surveyed: Surveyed) -> None:
+        """Log another status than the last survey's, and acceptances that have ended since."""
+        was, last = self._survey, self._last
+        if was is None or (was.status, was.unknown) != (surveyed.status, surveyed.unknown):
+            why = f" ({surveyed.unknown})" if surveyed.unknown else ""
+            before = f", was {was.status}" if was else ""
+            self.tools.log.write(
+                NOTICE, f"status {surveyed.status}{why}{before}", {"HOSTDOCTOR_STATUS": surveyed.status}
+            )
+        for note in surveyed.notes:
+            if last is None or note not in last.notes:
+                self.tools.log.write(NOTICE, note)
+
     def _keep_counters(self, counted: Counted) -> None:
         if self._counted and counted.at - self._counted[-1].at < SHORT_SAMPLE_S and len(self._counted) > 1:
             self._counted.pop()
@@ -319,10 +335,11 @@ class Agent:
             self._errors.append(Counted(at=counted.at, counters=errors))
 
     def _keep_map(self, surveyed: Surveyed) -> None:
-        """Keep the engines' splits, and accept the first whole map."""
-        self._memory = msgspec.structs.replace(self._memory, splits=surveyed.splits)
-        if self._memory.baseline is None and surveyed.candidate is not None:
-            self._memory = msgspec.structs.replace(self._memory, baseline=surveyed.candidate)
+        """Keep the engines' splits; accept the first whole map, and add to it what was not known then."""
+        baseline, now = self._memory.baseline, surveyed.candidate
+        whole = now if baseline is None else baseline if now is None else completed(baseline, now)
+        self._memory = msgspec.structs.replace(self._memory, splits=surveyed.splits, baseline=whole)
+        if baseline is None and whole is not None:
             self.tools.log.write(
                 NOTICE, "this map is accepted as the baseline: later ones are compared with it (HD904)"
             )
@@ -386,8 +403,7 @@ class Agent:
     def _adopt(self, setup: Setup) -> None:
         """Take a new configuration as a whole; what raises leaves the former one."""
         old, new = self.setup.settings, setup.settings
-        if (old.textfile, old.listen) != (new.textfile, new.listen):
-            self._publishing.adopt(new)
+        self._publishing.adopt(new)
         if new.state != old.state:
             self.tools.log.write(WARNING, "another state takes a restart: the former one is kept until then")
         now = self.tools.monotonic()

@@ -18,6 +18,7 @@ class Recorder:
     def __init__(self, state: State | None) -> None:
         self._state = state
         self._waiting: deque[Event] = deque(maxlen=MAX_WAITING)
+        self._is_loaded = False
         self.is_behind = False
 
     def start(self, now: float, troubles: Troubles) -> Memory | None:
@@ -29,21 +30,22 @@ class Recorder:
             if aside is not None:
                 troubles.note("state", aside)
                 troubles.over("state", "a new one is begun")
-            return self._state.load()
         except StateError as error:
             troubles.note("state", f"not read: {error}")
-            self.is_behind = True
             return None
+        return self.load(troubles)
 
     def load(self, troubles: Troubles) -> Memory | None:
         """Return what the state remembers now, None where it cannot be read."""
         if self._state is None:
             return None
         try:
-            return self._state.load()
+            memory = self._state.load()
         except StateError as error:
             troubles.note("state", f"not read: {error}")
             return None
+        self._is_loaded = True
+        return memory
 
     def add(self, events: Iterable[Event]) -> None:
         """Take transitions to write; of those that cannot be written for long only the newest are kept."""
@@ -51,9 +53,15 @@ class Recorder:
             self._waiting.extend(events)
 
     def save(self, memory: Memory, now: float, troubles: Troubles) -> bool:
-        """Write what has changed; tell whether that failed, to be tried again with the next reading."""
+        """Write what has changed; tell whether that failed, to be tried again with the next reading.
+
+        What was never read is not written over.
+        """
         if self._state is None:
             return False
+        if not self._is_loaded:
+            self.is_behind = True
+            return True
         try:
             self._state.save(memory, tuple(self._waiting))
         except StateError as error:
@@ -77,8 +85,10 @@ class Recorder:
             self.is_behind = True
 
     def changed_elsewhere(self) -> bool:
-        """Tell whether ``accept-baseline`` has written."""
-        return self._state is not None and self._state.changed_elsewhere()
+        """Tell whether there is something to load: ``accept-baseline`` has written, or nothing could be read before."""
+        if self._state is None:
+            return False
+        return self._state.changed_elsewhere() if self._is_loaded else self._state.is_readable()
 
     def accepted_at(self, baseline: Baseline | None) -> float | None:
         """Return when a map was accepted, in seconds since 1970."""

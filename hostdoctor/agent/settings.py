@@ -10,6 +10,7 @@ from hostdoctor.facts import Fact
 
 DEFAULT_FOLDER = "/var/lib/hostdoctor"
 DAY_S = 86400.0
+LONGEST_SIGNALS_S = 60.0  # metrics older than twice that are taken for a stuck agent's
 
 
 class AgentTable(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -21,6 +22,7 @@ class AgentTable(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True, re
     history_days: float | None = None
     textfile: str | None = None
     listen: str | None = None
+    listen_anywhere: bool | None = None
     timeout: float | None = None
     checks_dir: tuple[str, ...] | None = None
     model_path: str | None = None
@@ -36,6 +38,7 @@ class Settings(Fact, frozen=True, kw_only=True):
     history_days: float = 90.0
     textfile: str | None = None
     listen: str | None = None
+    listen_anywhere: bool = False
     timeout_s: float = 60.0
     checks_dirs: tuple[str, ...] = ()
     model_path: str | None = None
@@ -47,18 +50,22 @@ class Settings(Fact, frozen=True, kw_only=True):
         return 2 * self.timeout_s + 30.0
 
 
-def settle(given: AgentTable, file: AgentTable) -> Settings:
-    """Return the settings; raise UsageError for a value that cannot be."""
+def settle(given: AgentTable, file: AgentTable, *, is_rehearsal: bool = False) -> Settings:
+    """Return the settings; raise UsageError for a value that cannot be.
+
+    A rehearsal on another root than this host's keeps no state unless told where.
+    """
     default = Settings()
     names = AgentTable.__struct_fields__
     chosen: dict[str, Any] = {name: _first(getattr(given, name), getattr(file, name)) for name in names}
     settings = Settings(
         interval_s=_seconds("interval", chosen["interval"], default.interval_s, 1.0, DAY_S),
-        signals_s=_seconds("signals", chosen["signals"], default.signals_s, 0.5, DAY_S),
-        state=_path("state", chosen["state"]) or default_state(),
+        signals_s=_seconds("signals", chosen["signals"], default.signals_s, 0.5, LONGEST_SIGNALS_S),
+        state=_path("state", chosen["state"]) or (None if is_rehearsal else default_state()),
         history_days=_seconds("history-days", chosen["history_days"], default.history_days, 1.0, 36500.0),
         textfile=_path("textfile", chosen["textfile"]),
         listen=chosen["listen"] or None,
+        listen_anywhere=bool(chosen["listen_anywhere"]),
         timeout_s=_seconds("timeout", chosen["timeout"], default.timeout_s, 0.1, 3600.0),
         checks_dirs=tuple(chosen["checks_dir"] or ()),
         model_path=_path("model-path", chosen["model_path"]),

@@ -63,6 +63,7 @@ class State:
         self._connection: sqlite3.Connection | None = None
         self._saved: dict[str, bytes] = {}
         self._version: int | None = None
+        self._file: tuple[int, int] | None = None
 
     def open(self, now: float) -> str | None:
         """Open the file and look whether it is sound; return what had to be set aside and why, None where nothing had.
@@ -100,6 +101,7 @@ class State:
 
     def save(self, memory: Memory, events: Sequence[Event]) -> None:
         """Write what differs from what was saved last, and the events, all or nothing; raise StateError."""
+        self._let_go_of_a_removed_file()
         fresh = {name: msgspec.json.encode(getattr(memory, name)) for name in Memory.__struct_fields__}
         changed = {name: data for name, data in fresh.items() if self._saved.get(name) != data}
         if not changed and not events:
@@ -114,6 +116,14 @@ class State:
             self.close()
             raise StateError(self.path, error) from None
         self._saved.update(changed)
+
+    def is_readable(self) -> bool:
+        """Tell whether the file can be opened now."""
+        try:
+            self._connect()
+        except (sqlite3.Error, OSError):
+            return False
+        return True
 
     def changed_elsewhere(self) -> bool:
         """Tell whether another process (``accept-baseline``) has written since the last load."""
@@ -147,7 +157,14 @@ class State:
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = _opened(self.path)
+            self._file = _identity(self.path)
         return self._connection
+
+    def _let_go_of_a_removed_file(self) -> None:
+        """Begin a new file where somebody removed or replaced the one that is open: all of it is written again."""
+        if self._connection is not None and _identity(self.path) != self._file:
+            self.close()
+            self._saved = {}
 
     def _told(self, name: str, kind: Any) -> Any:
         try:
@@ -196,12 +213,21 @@ def _opened(path: Path) -> sqlite3.Connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version not in (0, FORMAT):
             raise sqlite3.DatabaseError(f"written by another version of hostdoctor (format {version})")
-        connection.executescript(_TABLES)
-        connection.execute(f"PRAGMA user_version={FORMAT}")
+        if version != FORMAT:  # who only reads writes nothing
+            connection.executescript(f"{_TABLES} PRAGMA user_version={FORMAT};")
     except sqlite3.Error:
         connection.close()
         raise
     return connection
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another of its name, None where there is none."""
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return told.st_dev, told.st_ino
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:

@@ -1,8 +1,12 @@
 """One survey as the agent makes it: in a child, from a source and what is remembered to a compact record."""
 
+import contextlib
 import datetime
+import gc
+import importlib
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -29,6 +33,7 @@ from hostdoctor.survey.samples import read_counters
 NVML_READING_S = 0.1  # the driver's counters are read twice so far apart; only the later reading is used
 LONG_SAMPLE_S = 600.0  # HD210 judges the rate of errors over ten minutes
 ERRORS = ("aer.", "nvml.")
+OWN = "hostdoctor."
 _VARIES = re.compile(r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{12,}|(?<=session-)\d+")
 _CONTAINER = ("docker-", "cri-containerd-", "crio-", "libpod-")
 
@@ -59,7 +64,10 @@ class NodeBudgetState(Fact, frozen=True, kw_only=True):
 
 
 class Surveyed(Fact, frozen=True, kw_only=True):
-    """What a survey found. ``candidate`` is its map, to be accepted where none is; None where it is not whole."""
+    """What a survey found. ``candidate`` is its map, to be accepted where none is; None where it is not whole.
+
+    ``modules`` are those of hostdoctor that it needed.
+    """
 
     status: Status
     duration_s: float
@@ -73,6 +81,7 @@ class Surveyed(Fact, frozen=True, kw_only=True):
     pinned_bytes: int | None = None
     candidate: Baseline | None = None
     splits: dict[str, Split] = {}
+    modules: tuple[str, ...] = ()
 
 
 class Wish(Fact, frozen=True, kw_only=True):
@@ -123,7 +132,18 @@ def make_survey(
         pinned_bytes=host.memory.pinned_bytes,
         candidate=baseline_of(host, now) if _is_whole(host) else None,
         splits=splits,
+        modules=tuple(sorted(name for name in sys.modules if name.startswith(OWN))),
     )
+
+
+def preload(modules: Iterable[str]) -> None:
+    """Import what a survey needed, so that the next child need not: it costs each four fifths of its time."""
+    missing = [name for name in modules if name.startswith(OWN) and name not in sys.modules]
+    for name in missing:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if missing:
+        gc.freeze()  # children share what the collector does not touch
 
 
 def utc(seconds: float) -> str:

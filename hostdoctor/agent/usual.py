@@ -52,11 +52,12 @@ def with_means(known: Means, rates: Iterable[DriveRates]) -> Means:
 
 
 def usual_latency(means: Means) -> dict[str, IoBaseline]:
-    """Return what is usual for each drive; None while too little is known."""
-    return {
+    """Return what is usual for each drive of which enough is known."""
+    every = {
         name: IoBaseline(r_await_ms=_median(reads), w_await_ms=_median(writes), queue_depth=_median(depths))
         for name, (reads, writes, depths) in means.items()
     }
+    return {name: usual for name, usual in every.items() if usual != IoBaseline()}
 
 
 def remember(
@@ -76,8 +77,9 @@ def remember(
         shares = {str(node): round(share, 4) for node, share in placed.shares.items()}
         before = known.get(group.key)
         if before is None:
-            if len(known) < MAX_SPLITS:
-                known[group.key] = Split(since=now, starts=group.starts, shares=shares)
+            known[group.key] = Split(since=now, starts=group.starts, shares=shares)
+            if len(known) > MAX_SPLITS:  # the one that has been known for longest goes
+                del known[next(iter(known))]
         elif before.starts != group.starts:
             restarted.append(
                 PlacedBefore(

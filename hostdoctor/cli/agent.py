@@ -80,6 +80,12 @@ def agent(
         str | None,
         typer.Option(envvar="HOSTDOCTOR_LISTEN", metavar="ADDRESS:PORT", help="Serve metrics there: 127.0.0.1:9797."),
     ] = None,
+    listen_anywhere: Annotated[
+        bool | None,
+        typer.Option(
+            "--listen-anywhere", envvar="HOSTDOCTOR_LISTEN_ANYWHERE", help="Let --listen name other than loopback."
+        ),
+    ] = None,
     timeout: TimeoutOption = None,
     checks_dir: ChecksOption = None,
     model_path: Annotated[
@@ -101,6 +107,7 @@ def agent(
         history_days=history_days,
         textfile=textfile,
         listen=listen,
+        listen_anywhere=listen_anywhere,
         timeout=timeout,
         checks_dir=tuple(checks_dir) if checks_dir else None,
         model_path=model_path,
@@ -110,7 +117,7 @@ def agent(
         _refuse_options_before(context)
         return
     folder = _folder(from_)
-    _serve(lambda: _setup(given, config), folder)
+    _serve(lambda: _setup(given, config, is_rehearsal=folder is not None), folder)
 
 
 @app.command(
@@ -128,20 +135,17 @@ def accept_baseline(
     from hostdoctor.agent.surveying import Remembered, make_survey
     from hostdoctor.errors import SourceError
 
-    setup = _setup(AgentTable(state=state, timeout=timeout), config)
+    setup = _setup(AgentTable(state=state, timeout=timeout), config, is_rehearsal=from_ is not None)
     kept = _state(setup.settings)
     surveyed = make_survey(_source(setup.settings, _folder(from_)), (), setup.wish, Remembered())
     if surveyed.candidate is None:
         raise SourceError("not accepted: PCI functions are not known, or the NVIDIA driver does not answer")
-    said = kept.open(time.time())
-    if said is not None:
-        typer.echo(f"hostdoctor: {said}", err=True)
     memory = replace(kept.load(), baseline=surveyed.candidate, splits={})
     kept.save(memory, ())
     kept.close()
     devices = surveyed.candidate.devices
-    counts = [f"{sum(d.kind == kind for d in devices)} {kind}s" for kind in ("GPU", "NIC", "drive")]
-    emit(f"accepted: {', '.join(counts)}, {len(surveyed.candidate.nodes)} nodes\n")
+    counts = [f"{kind}s {sum(d.kind == kind for d in devices)}" for kind in ("GPU", "NIC", "drive")]
+    emit(f"accepted: {', '.join(counts)}, NUMA nodes {len(surveyed.candidate.nodes)}\n")
 
 
 @app.command("history", help="Print the transitions that the agent has recorded, the oldest first.")
@@ -206,7 +210,7 @@ def _serve(load: "Callable[[], Setup]", folder: str | None) -> None:
         return Uevents()
 
     if setup.settings.state is None:
-        journal.write(4, "state is not kept: give --state, or make /var/lib/hostdoctor writable")
+        journal.write(4, "state is not kept: no --state is given, and /var/lib/hostdoctor cannot be written")
     recorder = Recorder(_state(setup.settings) if setup.settings.state else None)
     gc.collect()
     gc.freeze()  # what is there by now stays: surveys in forked children need not copy it
@@ -234,7 +238,7 @@ def _source(settings: Settings, folder: str | None) -> "Source":
     return source
 
 
-def _setup(given: AgentTable, config: Path | None) -> "Setup":
+def _setup(given: AgentTable, config: Path | None, *, is_rehearsal: bool = False) -> "Setup":
     """Return what options, environment and file come to; raise UsageError for what is not valid."""
     from hostdoctor.agent.core import Setup
     from hostdoctor.agent.surveying import Wish
@@ -243,7 +247,7 @@ def _setup(given: AgentTable, config: Path | None) -> "Setup":
     from hostdoctor.diagnosis.registry import load_rules
 
     file = read_config(config)
-    settings = settle(given, file.agent)
+    settings = settle(given, file.agent, is_rehearsal=is_rehearsal)
     rules = load_rules([Path(folder) for folder in settings.checks_dirs])
     _refuse_unknown(config or DEFAULT, rules, file.accept)
     ask = Ask(model_path=settings.model_path, kv_path=settings.kv_path)
@@ -267,12 +271,13 @@ def _publishers(settings: Settings) -> "dict[tuple[str, str], Callable[[], Publi
         folder = settings.textfile
         wanted["textfile", folder] = lambda: _made("textfile", "TextfilePublisher", Path(folder))
     if settings.listen is not None:
-        address = settings.listen
-        wanted["listen", address] = lambda: _made("listener", "ListenPublisher", address)
+        address, anywhere = settings.listen, settings.listen_anywhere
+        key = f"{address}{' anywhere' if anywhere else ''}"
+        wanted["listen", key] = lambda: _made("listener", "ListenPublisher", address, anywhere=anywhere)
     return wanted
 
 
-def _made(module: str, name: str, argument: object) -> "Publisher":
+def _made(module: str, name: str, argument: object, **more: object) -> "Publisher":
     import importlib
 
     try:
@@ -281,7 +286,7 @@ def _made(module: str, name: str, argument: object) -> "Publisher":
         raise UsageError(
             f"--{name.lower().removesuffix('publisher')}: needs {error.name} (hostdoctor[agent])"
         ) from None
-    made: Publisher = kind(argument)
+    made: Publisher = kind(argument, **more)
     return made
 
 
@@ -290,7 +295,7 @@ def _state(settings: Settings) -> "State":
     from hostdoctor.agent.state import State
 
     if settings.state is None:
-        raise UsageError("--state: give a file: /var/lib/hostdoctor cannot be written")
+        raise UsageError("--state: give a file")
     path = Path(settings.state)
     if path.is_dir() or not path.parent.is_dir():
         raise UsageError(f"--state: {'a folder' if path.is_dir() else 'no such folder'}: {settings.state[:120]!r}")

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from msgspec.structs import replace
+
 from hostdoctor.diagnosis.api import gpu_label
 from hostdoctor.diagnosis.nearby import device_label
 from hostdoctor.diagnosis.report import Severity
@@ -30,6 +32,17 @@ def baseline_of(host: Host, accepted_at: str) -> Baseline:
     return Baseline(accepted_at=accepted_at, devices=known_devices(host), nodes=nodes)
 
 
+def completed(baseline: Baseline, now: Baseline) -> Baseline:
+    """Return a baseline with what was not known of its devices when it was accepted, and is now."""
+    devices = []
+    for before in baseline.devices:
+        after = _same(before, now.devices)
+        known = {name: getattr(before, name) for name in KnownDevice.__struct_fields__}
+        gaps = [name for name, value in known.items() if value is None or value == ()]
+        devices.append(replace(before, **{name: getattr(after, name) for name in gaps}) if after and gaps else before)
+    return replace(baseline, devices=tuple(devices))
+
+
 def known_devices(host: Host) -> tuple[KnownDevice, ...]:
     """Return the GPUs, physical NICs and drives that have a place on PCI."""
     gpus = (
@@ -38,7 +51,7 @@ def known_devices(host: Host) -> tuple[KnownDevice, ...]:
             label=gpu_label(host, gpu),
             uuid=gpu.uuid,
             bdf=gpu.bdf,
-            index=gpu.index,
+            index=gpu.index if gpu.uuid else None,  # without the driver it is PCI's order, not the driver's
             numa_nodes=near_nodes(gpu),
             width_lanes=gpu.link.width_lanes,
         )

@@ -14,6 +14,7 @@ SOCKET = "/run/systemd/journal/socket"
 IDENTIFIER = "hostdoctor"
 ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6  # syslog's priorities
 _STDERR = 2
+_PATIENCE_S = 1.0
 _MAX_VALUE_BYTES = 16 << 10  # with all its fields an entry fits a datagram
 
 
@@ -46,7 +47,7 @@ class Journal:
         found = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
             found.connect(address)
-            found.settimeout(1.0)  # a full journal must not hold the watchdog up
+            found.settimeout(_PATIENCE_S)
         except OSError:
             found.close()
             return
@@ -57,8 +58,12 @@ class Journal:
         entry = {"MESSAGE": message, "PRIORITY": str(priority), "SYSLOG_IDENTIFIER": IDENTIFIER, **fields}
         try:
             self._socket.send(b"".join(encoded(name, value) for name, value in entry.items()))
+        except (TimeoutError, BlockingIOError):
+            self._socket.settimeout(0.0)  # a journal that hangs must not hold the watchdog up: entries are dropped
+            return True
         except OSError:
             return False
+        self._socket.settimeout(_PATIENCE_S)
         return True
 
 

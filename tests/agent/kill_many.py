@@ -18,7 +18,9 @@ import hostdoctor.agent.state
 import hostdoctor.cli.agent  # noqa: F401  all that each start would import anew
 from hostdoctor.cli import main
 
-LONGEST_S = 0.6
+LONGEST_S, A_WRITE_S = 0.8, 0.03
+PATIENCE_S = 10.0
+WIDTHS = ("8\n", "4\n", "2\n")  # each narrower than the accepted 16: every start has something to write
 
 
 def start(arguments: list[str], log: str) -> int:
@@ -27,6 +29,7 @@ def start(arguments: list[str], log: str) -> int:
     if pid:
         return pid
     os.setsid()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
     sys.argv = ["hostdoctor", "agent", *arguments]
     try:
@@ -63,15 +66,24 @@ def sound(path: str) -> str:
         connection.close()
 
 
-def kill_once(chance: random.Random, root: str, path: str, log: str, link: Path) -> dict[str, object]:
-    """Start an agent, kill it, look at what is left."""
+def until_it_writes(path: str) -> None:
+    """Wait for something in the state's log, which was not there before: the agent is at its work then."""
+    log, deadline = Path(f"{path}-wal"), time.monotonic() + PATIENCE_S
+    while not (log.exists() and log.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def kill_once(number: int, chance: random.Random, root: str, path: str, log: str, link: Path) -> dict[str, object]:
+    """Start an agent, kill it at any time or while it writes, look at what is left."""
+    sound(path)  # with the last one gone this empties its log
+    link.write_text(WIDTHS[number % len(WIDTHS)])
     pid = start(["--from", root, "--state", path, "--interval", "1", "--signals", "0.5"], log)
-    time.sleep(chance.uniform(0.0, LONGEST_S))
-    link.write_text(chance.choice(["16\n", "8\n", "4\n"]))
-    time.sleep(chance.uniform(0.0, LONGEST_S))
+    if number % 2:
+        until_it_writes(path)
+    time.sleep(chance.uniform(0.0, A_WRITE_S if number % 2 else LONGEST_S))
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while left_of(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     return {"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None, "left": left_of(pid), "db": sound(path)}
@@ -80,8 +92,9 @@ def kill_once(chance: random.Random, root: str, path: str, log: str, link: Path)
 def run() -> None:
     times, seed, root, path, log, link = sys.argv[1:]
     chance = random.Random(int(seed))
-    for _ in range(int(times)):
-        sys.stdout.write(json.dumps(kill_once(chance, root, path, log, Path(link))) + "\n")
+    os.waitpid(start(["accept-baseline", "--from", root, "--state", path], os.devnull), 0)
+    for number in range(int(times)):
+        sys.stdout.write(json.dumps(kill_once(number, chance, root, path, log, Path(link))) + "\n")
         sys.stdout.flush()
 
 

@@ -78,6 +78,14 @@ class TestSurveys:
         rig.survey(broken)
         assert rig.problems() == {"checks": "failed to run: HD201 (KeyError: 'x')"}
 
+    def test_another_status_and_an_acceptance_that_ended_are_logged_once(self) -> None:
+        rig = settled()
+        for _ in range(2):
+            rig.run(301)
+            rig.survey(passed(), status="unknown", unknown="the NVIDIA driver: no answer", notes=("HD201 ended",))
+        assert rig.log.said("status") == ["status ok", "status unknown (the NVIDIA driver: no answer), was ok"]
+        assert rig.log.said("HD201 ended") == ["HD201 ended"]
+
     def test_the_driver_vanishes_and_returns(self) -> None:
         rig = Rig()
         rig.run()
@@ -354,6 +362,25 @@ class TestState:
         assert rig.problems() == {}
         assert rig.log.said("state: written again")
         assert [event.id for event in rig.agent.recorder._state.events(9)] == ["HD201"]  # type: ignore[union-attr]
+
+    def test_a_state_that_cannot_be_read_at_first_is_not_written_over(self, tmp_path: Path) -> None:
+        folder = tmp_path / "state"
+        folder.mkdir()
+        rig = Rig(folder / "s.db")
+        rig.run()
+        rig.survey(failed(found()), candidate=BASELINE)
+        rig.agent.stop()
+        folder.rename(tmp_path / "away")
+        again = Rig(folder / "s.db")
+        assert "not read" in again.problems()["state"]
+        again.run()
+        newer = Baseline(accepted_at="2027-01-01T00:00:00+00:00")
+        again.survey(passed(), candidate=newer)
+        (tmp_path / "away").rename(folder)
+        again.run(20)
+        assert again.jobs[-1].known.baseline == BASELINE
+        again.survey(passed())
+        assert again.problems() == {}
 
     def test_a_damaged_state_is_set_aside_and_said(self, tmp_path: Path) -> None:
         (tmp_path / "s.db").write_bytes(b"not a database at all" * 500)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess  # noqa: TID251  runs the agent as systemd would
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from hostdoctor.agent.state import State
+from tests.cli.support import hostdoctor
 from tests.support.hostbuilder import build_files, load_host, write_tree
 
 ROOT = Path(__file__).parents[2]
@@ -129,6 +132,40 @@ def test_its_whole_life(start: Callable[..., Running], tmp_path: Path, root: Pat
     events = [(event["transition"], event["id"]) for event in json.loads(history.stdout)]
     assert [pair for pair in events if pair[1] == "HD904"] == [("appeared", "HD904"), ("cleared", "HD904")]
     assert "Traceback" not in agent.log.read_text()
+
+
+def test_a_disk_without_room_is_told_and_what_it_missed_is_written_later(
+    start: Callable[..., Running], tmp_path: Path, root: Path
+) -> None:
+    agent = start("--state", str(tmp_path / "s.db"), "--interval", "600", "--signals", "0.5")
+    until(lambda: agent.was_told("STATUS=ok: no warning"), "first survey")
+    written = (tmp_path / "s.db-wal").stat().st_size
+    limits = resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (written, resource.RLIM_INFINITY))
+    link_file(root).write_text("8\n")
+    until(lambda: agent.said("state: not written"), "told")
+    assert agent.said("HD904 map-drifted appeared")
+    resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, limits)
+    until(lambda: agent.said("state: written again"), "recovered")
+    assert agent.stop() == 0
+    state = State(tmp_path / "s.db")
+    assert [event.id for event in state.events(9) if event.severity == "warning"] == ["HD904"]
+    state.close()
+
+
+def test_a_map_that_is_accepted_meanwhile_ends_the_drift(
+    start: Callable[..., Running], tmp_path: Path, root: Path
+) -> None:
+    state = ("--state", str(tmp_path / "s.db"))
+    agent = start(*state, "--interval", "600", "--signals", "0.5")
+    until(lambda: agent.was_told("STATUS=ok: no warning"), "first survey")
+    link_file(root).write_text("8\n")
+    until(lambda: agent.said("HD904 map-drifted appeared"), "drift")
+    ran = hostdoctor("agent", "accept-baseline", *state, "--from", str(root))
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out == "accepted: GPUs 1, NICs 1, drives 1, NUMA nodes 1\n"
+    until(lambda: agent.said("HD904 map-drifted cleared"), "cleared")
+    told = hostdoctor("agent", "history", *state, "--last", "1").out
+    assert "HD904 map-drifted cleared, warning: PCIe link narrower than accepted: GPU0 x8 (was x16)" in told
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])

@@ -1,5 +1,6 @@
 """What holds: option, else environment, else file, else default."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ VALUES: dict[str, Any] = {
     "history-days": 3.0,
     "textfile": "/tmp/t",
     "listen": "127.0.0.1:9797",
+    "listen-anywhere": True,
     "timeout": 7.0,
     "checks-dir": [],
     "model-path": "/m",
@@ -66,10 +68,10 @@ def test_every_key_is_an_option_and_a_variable(
 ) -> None:
     keys = set(AgentTable.__struct_encode_fields__)
     assert keys == set(VALUES)
-    text = "".join(f"{key} = {value!r}\n" for key, value in VALUES.items())
+    text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in VALUES.items())
     assert agent("--config", config(tmp_path, f"[agent]\n{text}")).status == 0
-    options = [word for key, value in VALUES.items() if value != [] for word in (f"--{key}", str(value))]
-    assert agent(*options).status == 0
+    options = [f"--{key}={value}" for key, value in VALUES.items() if value not in ([], True)]
+    assert agent(*options, "--listen-anywhere").status == 0
     for key, value in VALUES.items():
         if value != []:
             monkeypatch.setenv(f"HOSTDOCTOR_{key.upper().replace('-', '_')}", str(value))
@@ -121,8 +123,11 @@ def test_a_bad_option_is_one_line_and_usage(served: list[Settings], arguments: t
     assert says in ran.err
 
 
-def test_the_state_is_kept_in_systemds_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_is_kept_in_systemds_folder_but_not_that_of_another_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    assert settle(AgentTable(), AgentTable(), is_rehearsal=True).state is None
     assert settle(AgentTable(), AgentTable()).state == str(tmp_path / "state.db")
 
 

@@ -166,6 +166,29 @@ def test_writes_of_another_process_are_noticed_and_own_ones_are_not(tmp_path: Pa
     assert not one.changed_elsewhere()
 
 
+def test_who_only_reads_is_no_writer(tmp_path: Path) -> None:
+    one = opened(tmp_path / "s.db")
+    one.load()
+    one.save(MEMORY, [event()])
+    reader = State(tmp_path / "s.db")
+    assert len(reader.events(9)) == 1
+    reader.close()
+    assert not one.changed_elsewhere()
+
+
+def test_a_file_that_was_removed_is_written_again_as_a_whole(tmp_path: Path) -> None:
+    state = opened(tmp_path / "s.db")
+    state.load()
+    state.save(MEMORY, [event()])
+    for path in tmp_path.iterdir():
+        path.unlink()
+    state.save(MEMORY, [event(1)])
+    state.close()
+    again = opened(tmp_path / "s.db")
+    assert again.load() == MEMORY
+    assert [e.subject for e in again.events(9)] == ["GPU1"]
+
+
 def test_nothing_is_written_when_nothing_has_changed(tmp_path: Path) -> None:
     state = opened(tmp_path / "s.db")
     state.save(MEMORY, ())

@@ -10,6 +10,7 @@ import pytest
 
 from hostdoctor.agent.ledger import Event
 from hostdoctor.agent.log import TRANSITION_ID, log_event, sentence
+from hostdoctor.sources import journal as journal_module
 from hostdoctor.sources.journal import WARNING, Journal, encoded
 from hostdoctor.sources.notify import Notifier
 
@@ -143,6 +144,20 @@ class TestJournal:
         journal.write(WARNING, "x")
         journal.close()
         assert plain == ["<4>x"]
+
+    def test_a_journal_that_hangs_costs_entries_and_not_the_service(
+        self, manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(journal_module, "_PATIENCE_S", 0.01)
+        plain: list[str] = []
+        journal = Journal(plain.append, {"JOURNAL_STREAM": self.stream()}, str(tmp_path / "socket"))
+        for number in range(5000):
+            journal.write(WARNING, f"{number}")
+        while fields(manager.recv(65536))["MESSAGE"] != "0":
+            pass
+        journal.write(WARNING, "last")
+        journal.close()
+        assert plain == []
 
     def test_values_of_any_length_fit(self) -> None:
         assert encoded("A", "b") == b"A=b\n"

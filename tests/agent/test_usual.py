@@ -29,7 +29,7 @@ class TestDrives:
         means: Means = {}
         for n in range(ENOUGH - 1):
             means = with_means(means, [rates(0.1 + n / 100)])
-        assert usual_latency(means) == {"nvme0n1": IoBaseline()}
+        assert usual_latency(means) == {}
         means = with_means(means, [rates(99.0)])
         assert usual_latency(means) == {"nvme0n1": IoBaseline(r_await_ms=0.135)}
 
@@ -37,7 +37,7 @@ class TestDrives:
         means: Means = {}
         for _ in range(2 * ENOUGH):
             means = with_means(means, [rates(None)])
-        assert usual_latency(means) == {"nvme0n1": IoBaseline()}
+        assert usual_latency(means) == {}
 
     def test_a_day_is_kept_and_a_drive_that_is_gone_forgotten(self) -> None:
         means: Means = {}

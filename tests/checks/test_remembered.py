@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hostdoctor.diagnosis.drift import baseline_of
+from hostdoctor.diagnosis.drift import baseline_of, completed
 from hostdoctor.facts import Gpu, Host, PlacedBefore
 from tests.support.build import drive, gpu, host, link, nic
 from tests.support.build_memory import GIB, fires, judge, load, node, quiet
@@ -74,6 +74,20 @@ class TestMapDrifted:
     def test_without_the_driver_cards_are_known_by_their_addresses(self) -> None:
         silent = [msgspec.structs.replace(card(n), uuid=None, index=None) for n in range(4)]
         assert quiet(map_drifted, against(whole(), whole(*silent))) is None
+
+    def test_what_was_not_known_at_first_is_added_and_what_was_known_stays(self) -> None:
+        silent = [msgspec.structs.replace(card(n), uuid=None, index=n) for n in range(4)]
+        first = baseline_of(whole(*silent), "2026-01-02T03:04:05+00:00")
+        narrow = (card(0, at=link(8)), card(1), card(2), card(3))
+        whole_map = completed(first, baseline_of(whole(*narrow), "later"))
+        assert [(d.uuid, d.index, d.width_lanes) for d in whole_map.devices[:2]] == [
+            ("GPU-1b", 0, 16),
+            ("GPU-43", 1, 16),
+        ]
+        assert whole_map.accepted_at == first.accepted_at
+        swapped = (card(0, BUSES[1]), card(1, BUSES[0]), card(2), card(3))
+        now = msgspec.structs.replace(whole(*swapped), baseline=whole_map)
+        assert "GPU0 was GPU1" in fires(map_drifted, now).message
 
     def test_another_card_in_the_same_slot(self) -> None:
         other = msgspec.structs.replace(card(1), uuid="GPU-new")
