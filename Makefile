@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# What some tests meet for real; without root or apt-get those tests are skipped and say so.
+# What some tests meet for real; without root or apt-get those tests are skipped and say so. The service of Debian's
+# prometheus is kept from starting: it would listen to everybody.
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
   qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos \
   shellcheck:shellcheck dash:dash systemd:systemd-analyze docker-compose:docker-compose slurm-client:srun fio:fio \
-  chromium:chromium fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf
+  chromium:chromium fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf \
+  prometheus:promtool
 
 .PHONY: run test test-e2e lint types unit packages bench bench-statistics bench-memory schemas demo docs clean
 
@@ -62,6 +64,7 @@ packages:
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "installing:$$missing"; \
+	  case "$$missing" in *prometheus*) [ ! -d /run/systemd/system ] || systemctl -q mask prometheus.service;; esac; \
 	  { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing; } >/dev/null \
 	    || echo "could not install:$$missing (tests that need them are skipped)"; \
 	else echo "not installed:$$missing (no root or no apt-get: tests that need them are skipped)"; fi

@@ -448,6 +448,11 @@ def _with_budgets(nodes: Sequence[NodeState], last: Surveyed | None) -> tuple[No
     return tuple(
         node
         if (budget := budgets.get(node.id)) is None
-        else msgspec.structs.replace(node, available_bytes=budget.available_bytes, pinnable_bytes=budget.pinnable_bytes)
+        else msgspec.structs.replace(
+            node,
+            available_bytes=budget.available_bytes,
+            pinnable_bytes=budget.pinnable_bytes,
+            pinned_bytes=budget.pinned_bytes,
+        )
         for node in nodes
     )

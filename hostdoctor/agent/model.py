@@ -104,8 +104,9 @@ class DriveRates(Fact, frozen=True, kw_only=True):
 class NodeState(Fact, frozen=True, kw_only=True):
     """A NUMA node's memory. Sizes of ``nodeN/meminfo`` are of the last cheap reading.
 
-    ``available_bytes`` (the kernel's MemAvailable rule for the node) and ``pinnable_bytes`` (the budget: what may be
-    pinned there) are of the last survey. ``unevictable_bytes`` holds what is locked, ``shmem_bytes`` what CUDA pins.
+    ``available_bytes`` (the kernel's MemAvailable rule for the node), ``pinnable_bytes`` (the budget: what may be
+    pinned there) and ``pinned_bytes`` (pages that drivers hold) are of the last survey. ``unevictable_bytes`` holds
+    what is locked, ``shmem_bytes`` what CUDA pins.
     """
 
     id: int
@@ -118,6 +119,7 @@ class NodeState(Fact, frozen=True, kw_only=True):
     mlocked_bytes: int | None = None
     available_bytes: int | None = None
     pinnable_bytes: int | None = None
+    pinned_bytes: int | None = None
 
 
 class NodeShare(Fact, frozen=True, kw_only=True):

@@ -61,6 +61,7 @@ class NodeBudgetState(Fact, frozen=True, kw_only=True):
     id: int
     available_bytes: int | None = None
     pinnable_bytes: int | None = None
+    pinned_bytes: int | None = None
 
 
 class Surveyed(Fact, frozen=True, kw_only=True):
@@ -275,8 +276,14 @@ def _budgets(source: Source, host: Host) -> tuple[NodeBudgetState, ...]:
     from hostdoctor.budget.whole import Request, whole_budget
 
     document, _ = whole_budget(source, host, Request())
+    pinned = {node.id: node.memory.pinned_bytes for node in host.numa_nodes if node.memory is not None}
     return tuple(
-        NodeBudgetState(id=node.id, available_bytes=node.available_bytes, pinnable_bytes=node.pinnable_bytes)
+        NodeBudgetState(
+            id=node.id,
+            available_bytes=node.available_bytes,
+            pinnable_bytes=node.pinnable_bytes,
+            pinned_bytes=pinned.get(node.id),
+        )
         for node in document.nodes
     )
 

@@ -1,6 +1,7 @@
 """``hostdoctor check``: the preflight."""
 
 import datetime
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,11 +16,13 @@ from hostdoctor.cli.common import (
     OffloadOption,
     QuickOption,
     TimeoutOption,
+    deliver,
     emit,
     finite,
     gib_bytes,
     listed_words,
     open_evidence,
+    refuse_output,
     some_gpus,
     stated_path,
     survey_host,
@@ -40,6 +43,7 @@ app = typer.Typer(add_completion=False)
 Severity = Literal["info", "warning", "critical"]
 QUIET_WAIT_S = 2.0  # a longer wait is announced on a terminal
 ExitStyle = Literal["nagios", "npd", "gate"]
+Format = Literal["text", "json", "nagios", "markdown", "prometheus", "nfd"]
 STATUS = {
     "nagios": {"ok": 0, "warning": 1, "critical": 2, "unknown": 3},
     "npd": {"ok": 0, "warning": 1, "critical": 1, "unknown": 2},
@@ -50,9 +54,11 @@ STATUS = {
 @app.command(help="Survey the host, run the checks, print verdicts. Exits 0 ok, 1 warning, 2 critical, 3 unknown.")
 def check(
     from_: FromOption = None,
-    format_: Annotated[
-        Literal["text", "json", "nagios", "markdown"], typer.Option("--format", help="How to print.")
-    ] = "text",
+    format_: Annotated[Format, typer.Option("--format", help="How to print.")] = "text",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Instead of printing: whole or not at all.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file when it exists.")] = False,
     select: Annotated[str, typer.Option(metavar="IDS", help="Run only these checks, comma-separated.")] = "",
     ignore: Annotated[str, typer.Option(metavar="IDS", help="Leave these checks out.")] = "",
     fail_on: Annotated[Severity | None, typer.Option(help="Findings below this count as ok.")] = None,
@@ -96,6 +102,8 @@ def check(
     from hostdoctor.diagnosis.runner import diagnose
     from hostdoctor.placement.selection import named_gpus
 
+    began = time.monotonic()
+    refuse_output(output, force=force)
     limit_s = timeout_of(timeout, quick=quick or exit_style == "npd")
     sample = None if sample is None else finite("--sample", sample)
     source = open_evidence(from_, demo=demo, timeout_s=limit_s)
@@ -119,8 +127,8 @@ def check(
         host = _sampled(source, host, sample)
     default_fail_on: Severity = "critical" if exit_style == "gate" else "warning"
     report = diagnose(host, ask, rules, accepts=accepts, ended=ended, fail_on=fail_on or default_fail_on)
-    emit(_render(report, format_, show_all=show_all))
-    if format_ == "text" and host.is_live and not host.gpus and not report.unknown:
+    deliver(_render(report, format_, source, began, show_all=show_all), output, force=force)
+    if format_ == "text" and host.is_live and not host.gpus and not report.unknown and output is None:
         emit("No GPU found on this host. A full example: hostdoctor check --demo\n")
     raise typer.Exit(STATUS[exit_style][report.status])
 
@@ -160,7 +168,7 @@ def _sampled(source: Source, host: Host, seconds: float) -> Host:
     return msgspec.structs.replace(host, samples=take_samples(source, host, seconds, numa_maps=True))
 
 
-def _render(report: Report, format_: str, *, show_all: bool) -> str:
+def _render(report: Report, format_: Format, source: Source, began: float, *, show_all: bool) -> str:
     if format_ == "json":
         from hostdoctor.outputs.report_json import render_json
 
@@ -173,9 +181,32 @@ def _render(report: Report, format_: str, *, show_all: bool) -> str:
         from hostdoctor.outputs.markdown import render_markdown
 
         return render_markdown(report)
+    if format_ == "prometheus":
+        return _metrics(report, source, began)
+    if format_ == "nfd":
+        from hostdoctor.outputs.nfd import render_nfd
+
+        return render_nfd(report, datetime.datetime.now(tz=datetime.timezone.utc) if source.is_live else None)
     from hostdoctor.outputs.report_text import render_report
 
     return render_report(report, terminal_style(), show_all=show_all)
+
+
+def _metrics(report: Report, source: Source, began: float) -> str:
+    from hostdoctor import __version__
+    from hostdoctor.budget.whole import Request, whole_budget
+    from hostdoctor.errors import HostdoctorError
+    from hostdoctor.outputs.prometheus import render_prometheus
+    from hostdoctor.outputs.report_metrics import Made, report_families
+
+    made = Made(version=__version__)
+    if source.is_live:
+        made = Made(version=__version__, ended_at=time.time(), duration_s=time.monotonic() - began)
+    try:
+        budget = whole_budget(source, report.host, Request())[1]
+    except HostdoctorError:
+        budget = None
+    return render_prometheus(report_families(report, made, budget))
 
 
 def _memory_plan(weights_gib: float | None, kv_gib: float | None) -> MemoryPlan | None:

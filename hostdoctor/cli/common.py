@@ -75,6 +75,25 @@ def emit(text: str, *, exactly: bool = False) -> None:
         raise OutputError(f"cannot write the output: {error.strerror}") from error
 
 
+def refuse_output(output: Path | None, *, force: bool) -> None:
+    """Raise UsageError or OutputError, before any work, where a file that was named cannot be written."""
+    if output is not None:
+        from hostdoctor.sources.whole_file import refuse_bad_target
+
+        refuse_bad_target(output, force=force)
+
+
+def deliver(text: str, output: Path | None, *, force: bool) -> None:
+    """Print a text, or write it to a file whole or not at all; raise UsageError or OutputError where that fails."""
+    if output is None:
+        emit(text)
+        return
+    from hostdoctor.sources.whole_file import permitted, whole_file
+
+    with whole_file(output, force=force, mode=permitted(0o666)) as stream:
+        stream.write(text.encode("utf-8", "replace"))
+
+
 def open_evidence(names: list[str] | None, *, demo: bool, timeout_s: float) -> Source:
     """Return what was named, the demo, or this machine, whose slow commands are then running already.
 

@@ -16,9 +16,10 @@ from hostdoctor.cli.common import (
     OffloadOption,
     QuickOption,
     TimeoutOption,
-    emit,
+    deliver,
     gib_bytes,
     open_evidence,
+    refuse_output,
     stated_path,
     survey_host,
     timeout_of,
@@ -88,15 +89,12 @@ def report(
 
     if format_ == "html" and output is None and on_terminal():
         raise UsageError("a page of HTML is no text for a terminal: -o FILE, or --format markdown")
-    if output is not None:
-        from hostdoctor.sources.whole_file import refuse_bad_target
-
-        refuse_bad_target(output, force=force)
+    refuse_output(output, force=force)
     rules = load_rules(checks_dir or ())
     if compare is not None:
         if from_ or demo or measured or plan or command:
             raise UsageError("--compare looks at its two files alone")
-        _deliver(_compared(compare, rules, format_), output, force=force)
+        deliver(_compared(compare, rules, format_), output, force=force)
         return
     limit_s = timeout_of(timeout, quick=quick)
     shown = [one for path in measured or () for one in measured_in(path)]
@@ -109,7 +107,7 @@ def report(
     page = _page(source, host, ask, rules, shown, planned, cpu_of(source, cpu))
     page = _with_wrappers(page, source, ask, command, engine_version, limit_s)
     page = _with_budget(page, source, ask, cpu_offload_gib, kv_offload_gib)
-    _deliver(_render(page, format_), output, force=force)
+    deliver(_render(page, format_), output, force=force)
 
 
 def on_terminal() -> bool:
@@ -193,16 +191,6 @@ def _render(page: "Page", format_: Format) -> str:
     from hostdoctor.outputs.page.html import render_page
 
     return render_page(page)
-
-
-def _deliver(text: str, output: Path | None, *, force: bool) -> None:
-    if output is None:
-        emit(text)
-        return
-    from hostdoctor.sources.whole_file import permitted, whole_file
-
-    with whole_file(output, force=force, mode=permitted(0o666)) as stream:
-        stream.write(text.encode("utf-8", "replace"))
 
 
 def _compared(names: tuple[str, str], rules: "tuple[Rule, ...]", format_: Format) -> str:

@@ -77,7 +77,8 @@ class NodeMemory(Fact, frozen=True, kw_only=True):
     """How a node's memory is used (nodeN/meminfo), and its zones; ``()`` where they or the page size are not told.
 
     ``kreclaimable_bytes`` is what the kernel could give back of its own, ``unevictable_bytes`` includes what mlock
-    holds; pinned CUDA memory counts in ``shmem_bytes`` or, when registered, in ``anon_bytes``.
+    holds; pinned CUDA memory counts in ``shmem_bytes`` or, when registered, in ``anon_bytes``. ``pinned_bytes`` are the
+    user pages that drivers hold (``nr_foll_pin_*`` of nodeN/vmstat): registered memory, not what CUDA itself allocated.
     """
 
     free_bytes: int | None = None
@@ -90,6 +91,7 @@ class NodeMemory(Fact, frozen=True, kw_only=True):
     unevictable_bytes: int | None = None
     mlocked_bytes: int | None = None
     zones: tuple[MemoryZone, ...] = ()
+    pinned_bytes: int | None = None
 
 
 class NumaNode(Fact, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from hostdoctor.facts import Gap, Host, MemoryZone, NodeMemory, NumaNode
 from hostdoctor.parsers.node_meminfo import parse_node_meminfo
 from hostdoctor.parsers.zoneinfo import ZoneInfo, parse_zoneinfo
 from hostdoctor.sources.base import Source
+from hostdoctor.survey.memory_limits import pinned_bytes
 from hostdoctor.survey.nodes import NODES
 from hostdoctor.survey.values import integer
 
@@ -83,6 +84,7 @@ def _with_memory(
         **facts,
         kreclaimable_bytes=values.get("KReclaimable", values.get("SReclaimable")),  # the former since 4.20
         zones=tuple(_zone(z, page_size) for z in zones if page_size and z.node == node.id and z.managed),
+        pinned_bytes=pinned_bytes(source.read(f"{NODES}/node{node.id}/vmstat"), page_size),
     )
     return msgspec.structs.replace(node, memory=memory)
 

@@ -29,16 +29,19 @@ def read_host_memory(source: Source, page_size_bytes: int | None) -> tuple[HostM
         available_bytes=told.get("MemAvailable"),
         commit_limit_bytes=told.get("CommitLimit"),
         committed_bytes=told.get("Committed_AS"),
-        pinned_bytes=_pinned(source, page_size_bytes),
+        pinned_bytes=pinned_bytes(source.read("/proc/vmstat"), page_size_bytes),
         kubelet_eviction_bytes=_kubelet(source, told.get("MemTotal"), gaps),
         shm=_shm(source, told.get("MemTotal")),
     )
     return memory, tuple(gaps)
 
 
-def _pinned(source: Source, page_size_bytes: int | None) -> int | None:
-    """Return the bytes pinned by drivers and RDMA (FOLL_PIN); two counters, which are read one after the other."""
-    pins = dict(_PINS.findall(source.read("/proc/vmstat") or ""))
+def pinned_bytes(vmstat: str | None, page_size_bytes: int | None) -> int | None:
+    """Return the bytes pinned by drivers and RDMA (FOLL_PIN), of the host's vmstat or of a node's.
+
+    The two counters are read one after the other, so that their difference may fall below 0.
+    """
+    pins = dict(_PINS.findall(vmstat or ""))
     if len(pins) < 2 or page_size_bytes is None:
         return None
     return max(0, int(pins["acquired"]) - int(pins["released"])) * page_size_bytes

@@ -9,15 +9,16 @@ from hostdoctor.sources.tree import MemoryTree
 from hostdoctor.survey import survey
 from tests.support.hostbuilder import build_files, load_host, rooted_files
 
-MEMINFO, ZONEINFO = "/sys/devices/system/node/node0/meminfo", "/proc/zoneinfo"
+NODE0 = "/sys/devices/system/node/node0"
+MEMINFO, VMSTAT, ZONEINFO = f"{NODE0}/meminfo", f"{NODE0}/vmstat", "/proc/zoneinfo"
 
 
 def surveyed(name: str, **files: str | None) -> Host:
-    """Return a built host with files replaced, by ``zoneinfo`` and ``meminfo``."""
+    """Return a built host with files replaced, by ``zoneinfo``, ``meminfo`` and ``vmstat``."""
     built = build_files(load_host(name))
     tree = dict(rooted_files(built))
     for key, text in files.items():
-        path = {"zoneinfo": ZONEINFO, "meminfo": MEMINFO}[key]
+        path = {"zoneinfo": ZONEINFO, "meminfo": MEMINFO, "vmstat": VMSTAT}[key]
         if text is None:
             del tree[path]
         else:
@@ -53,6 +54,11 @@ def test_pages_are_64_kib_on_grace_and_gpu_memory_is_not_pinnable() -> None:
     assert {zone.name for zone in gpu_node.memory.zones} == {"Movable"}
     assert told.available_bytes > 0.5 * (gpu_node.memory_bytes or 0)
     assert told.pinnable_bytes == 0
+
+
+def test_pages_that_drivers_hold_are_counted_on_their_node() -> None:
+    host = surveyed("dgx-h100", vmstat="nr_free_pages 9\nnr_foll_pin_acquired 700\nnr_foll_pin_released 200\n")
+    assert [node.memory and node.memory.pinned_bytes for node in host.numa_nodes] == [500 * 4096, None]
 
 
 def test_no_page_size_is_guessed() -> None:

@@ -30,7 +30,8 @@ TEXTFILE = Path("/run/hostdoctor/hostdoctor.prom")
 WIDTH = Path("/run/stand-ins/0000:21:00.0/current_link_width")
 PORT_WIDTH = Path("/run/stand-ins/0000:20:00.0/current_link_width")
 DRIVE = Path("/sys/bus/pci/devices/0000:22:00.0")
-WAIT_S = 180.0
+STAND_INS = Path("/run/stand-ins/0000:22:00.0")
+WAIT_S = 60.0
 KERNEL_GROUP, UEVENTS = 1, 15
 SHOWN = "ActiveState,SubState,Result,NRestarts,MainPID,StatusText,ExecMainStatus,User"
 
@@ -172,6 +173,8 @@ def devices(journal: Journal, monitor: Monitor) -> None:
         drive = {"id": "nvme-AGAIN", "serial": "NEAR0", "bus": "port1", "drive": "again"}
         monitor.ask("device_add", driver="nvme", **drive, **{"max_ioqpairs": 4, "use-intel-id": True})
         until(DRIVE.exists, "the drive is there")
+        for file in STAND_INS.iterdir():
+            subprocess.run(("mount", "--bind", str(file), str(DRIVE / file.name)), check=True)
         journal.wait("HD904 map-drifted cleared", since=before)
     with step("narrow") as before:
         narrow("8")
