@@ -24,7 +24,13 @@ from tests.lab.service.monitor import Monitor
 
 OUT = Path("/out")
 UNIT = "hostdoctor.service"
-DROP_IN = Path("/etc/systemd/system/hostdoctor.service.d/lab.conf")
+UNITS = Path("/etc/systemd/system")
+DEVICES = ("/dev/nvidiactl", "/dev/ttyS0", "/dev/nvme0")  # the first has no driver here
+QUICKER = f"""
+WatchdogSec=20
+RestartSec=1
+ExecStartPre=-/bin/sh -c 'exec head -c0 {" ".join(DEVICES)} 2>/run/hostdoctor/devices >&2'
+"""
 CONFIG = Path("/etc/hostdoctor/config.toml")
 TEXTFILE = Path("/run/hostdoctor/hostdoctor.prom")
 WIDTH = Path("/run/stand-ins/0000:21:00.0/current_link_width")
@@ -35,7 +41,7 @@ WAIT_S = 60.0
 KERNEL_GROUP, UEVENTS = 1, 15
 SHOWN = "ActiveState,SubState,Result,NRestarts,MainPID,StatusText,ExecMainStatus,User"
 
-seen: dict[str, Any] = {"units": {}, "at": {}, "events": [], "journal": [], "texts": {}}
+seen: dict[str, Any] = {"units": {}, "at": {}, "events": [], "journal": [], "texts": {}, "preflight": {}}
 
 
 class Journal:
@@ -114,15 +120,13 @@ def prepare() -> None:
     program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m hostdoctor "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     shutil.copytree(OUT / "root", "/", dirs_exist_ok=True)
-    DROP_IN.parent.mkdir()
-    # this checkout and its Python may lie below a home or /tmp
-    DROP_IN.write_text(
-        "[Service]\nProtectHome=read-only\nPrivateTmp=no\nWatchdogSec=20\nRestartSec=1\n"
-        "ExecStartPre=-/bin/sh -c 'exec 2>/run/hostdoctor/devices; : </dev/nvidiactl; : </dev/ttyS1; : </dev/nvme0'\n",
-        encoding="ascii",
-    )
+    reachable = "[Service]\nProtectHome=read-only\nPrivateTmp=no\n"  # this checkout may lie below a home or /tmp
+    for name, more in (("hostdoctor.service.d", QUICKER), ("hostdoctor-.service.d", "")):
+        (UNITS / name).mkdir()
+        (UNITS / name / "lab.conf").write_text(reachable + more, encoding="ascii")
+    (UNITS / "vllm.service").write_text("[Service]\nType=oneshot\nExecStart=/bin/touch /run/served\n", encoding="ascii")
     os.mknod("/dev/nvidiactl", stat.S_IFCHR | 0o666, os.makedev(195, 255))
-    for device in ("/dev/nvidiactl", "/dev/ttyS1", "/dev/nvme0"):
+    for device in DEVICES:
         Path(device).chmod(0o666)  # so that only the service's own rules can forbid them
     configure("signals = 2")
     subprocess.run(("systemd-sysusers", "hostdoctor.conf"), check=True)
@@ -152,6 +156,7 @@ def life(journal: Journal, monitor: Monitor) -> None:
         systemctl("reload", UNIT)
         journal.wait("the configuration was read again", since=before)
     devices(journal, monitor)
+    preflight()
     with step("watchdog"):
         again(lambda pid: os.kill(pid, signal.SIGSTOP))
     with step("crash"):
@@ -182,6 +187,19 @@ def devices(journal: Journal, monitor: Monitor) -> None:
     with step("widen") as before:
         narrow("16")
         journal.wait("HD904 map-drifted cleared", since=before)
+
+
+def preflight() -> None:
+    """Start an engine behind a preflight, on a host that has no driver."""
+    systemctl("enable", "hostdoctor-preflight.service")
+    with step("preflight"):
+        started = subprocess.run(("systemctl", "start", "vllm.service"), check=False)
+    shown = ("systemctl", "show", "hostdoctor-preflight.service", "--property=Result,ExecMainStatus")
+    seen["preflight"] = {
+        "status": started.returncode,
+        "unit": subprocess.run(shown, check=True, capture_output=True, text=True).stdout,
+        "served": Path("/run/served").exists(),
+    }
 
 
 def narrow(lanes: str) -> None:
