@@ -11,7 +11,7 @@ SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci g
   chromium:chromium fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf \
   prometheus:promtool
 
-.PHONY: run test test-e2e lint types unit packages bench bench-statistics bench-memory schemas demo docs clean
+.PHONY: run test test-e2e lint types unit packages bench bench-statistics bench-memory bench-agent schemas demo docs clean
 
 run: $(READY)
 	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
@@ -43,6 +43,10 @@ bench-statistics: $(READY)
 
 bench-memory: $(READY)
 	$(BIN)/python -m tests.bench.bench_memory
+
+# Beside Debian's prometheus-node-exporter, which has to be installed; three minutes.
+bench-agent: $(READY)
+	$(BIN)/python -m tests.bench.bench_agent
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas

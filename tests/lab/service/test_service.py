@@ -33,7 +33,9 @@ def at(entry: dict[str, str]) -> float:
 
 
 def event(seen: dict[str, Any], action: str, device: str) -> float:
-    return next(e["at"] for e in seen["events"] if e["what"].startswith(f"{action}@") and e["what"].endswith(device))
+    return float(
+        next(e["at"] for e in seen["events"] if e["what"].startswith(f"{action}@") and e["what"].endswith(device))
+    )
 
 
 def test_it_starts_and_says_so(seen: dict[str, Any]) -> None:
