@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # prometheus is kept from starting: it would listen to everybody.
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
   qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos \
-  shellcheck:shellcheck dash:dash systemd:systemd-analyze docker-compose:docker-compose slurm-client:srun fio:fio \
+  shellcheck:shellcheck dash:dash systemd:systemd-analyze udev:/lib/systemd/systemd-udevd docker-compose:docker-compose slurm-client:srun fio:fio \
   chromium:chromium fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf \
   prometheus:promtool
 

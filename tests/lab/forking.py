@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hostdoctor.checks.registry import load_rules
-
 import hostdoctor
+from hostdoctor.diagnosis.registry import load_rules
 
 ELSEWHERE = ("hostdoctor.__main__", "hostdoctor.sources.nvml_child", "hostdoctor.sources.cpu_child")  # not its own
 

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from hostdoctor.agent.installing import FILES
 from hostdoctor.cli.agent import app as agent
 from hostdoctor.config import read_config
+from tests.cli.support import hostdoctor
 from tests.placement.tools import needs, run
 
 UNITS = Path(__file__).parents[2] / "systemd"
 SERVICES = ("hostdoctor.service", "hostdoctor-preflight.service", "hostdoctor-check.service")
+MANUAL = UNITS.parent / "docs" / "service.md"
 MOST_EXPOSED = 2.0
 
 
@@ -109,3 +112,17 @@ def test_the_user_is_made_as_systemd_reads_it(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     passwd = (tmp_path / "etc" / "passwd").read_text()
     assert re.search(r"(?m)^hostdoctor:x:\d+:\d+:hostdoctor agent:/var/lib/hostdoctor:/usr/sbin/nologin$", passwd)
+
+
+def test_the_manual_is_true(units: Path) -> None:
+    """Its drop-ins are taken by systemd, and every option that it names is one of the commands'."""
+    manual = MANUAL.read_text()
+    for number, drop_in in enumerate(re.findall(r"```ini\n(.*?)```", manual, re.DOTALL)):
+        folder = units / "hostdoctor.service.d"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number}.conf").write_text(re.sub("=/opt/hostdoctor/bin/hostdoctor ", "=/bin/true ", drop_in))
+    verified(units, "hostdoctor.service")
+    known = hostdoctor("install-service", "--help").out + hostdoctor("check", "--help").out + "--now --listen --create"
+    assert [option for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", manual) if option not in known] == []
+    named = manual.replace(".service`, `.timer`", ".service`, `/etc/systemd/system/hostdoctor-check.timer`")
+    assert [place for place in FILES.values() if f"`/{place}`" not in named] == []
