@@ -7,11 +7,11 @@ READY := $(VENV)/.ready
 # prometheus is kept from starting: it would listen to everybody.
 SYSTEM_PACKAGES := hwloc-nox:lstopo-no-graphics numactl:numactl pciutils:lspci gcc:gcc libc6-dev:/usr/include/stdio.h \
   qemu-system-x86:qemu-system-x86_64 busybox-static:/var/lib/dpkg/info/busybox-static.list cpio:cpio sosreport:sos \
-  shellcheck:shellcheck dash:dash systemd:systemd-analyze docker-compose:docker-compose slurm-client:srun fio:fio \
+  shellcheck:shellcheck dash:dash systemd:systemd-analyze udev:/lib/systemd/systemd-udevd docker-compose:docker-compose slurm-client:srun fio:fio \
   chromium:chromium fonts-dejavu-core:/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf \
   prometheus:promtool
 
-.PHONY: run test test-e2e lint types unit packages bench bench-statistics bench-memory schemas demo docs clean
+.PHONY: run test test-e2e lint types unit packages bench bench-statistics bench-memory bench-agent schemas demo docs clean
 
 run: $(READY)
 	@$(BIN)/hostdoctor check || echo "(exit status $$?)"
@@ -43,6 +43,10 @@ bench-statistics: $(READY)
 
 bench-memory: $(READY)
 	$(BIN)/python -m tests.bench.bench_memory
+
+# Beside Debian's prometheus-node-exporter, which has to be installed; three minutes.
+bench-agent: $(READY)
+	$(BIN)/python -m tests.bench.bench_agent
 
 schemas: $(READY)
 	$(BIN)/python -m tests.support.write_schemas

@@ -227,7 +227,7 @@ class State:
 def _opened(path: Path) -> sqlite3.Connection:
     """Return a connection to a sound file with its tables; raise sqlite3.Error or OSError."""
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, MODE))
+        _create(path)
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     try:
         version = _format(connection)  # before anything is changed there
@@ -275,6 +275,17 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return told.st_dev, told.st_ino
+
+
+def _create(path: Path) -> None:
+    """Make the file, its folder's owner's where root makes it (``accept-baseline``): the service is not root."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        if os.geteuid() == 0:
+            folder = path.parent.stat()
+            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+    finally:
+        os.close(descriptor)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:

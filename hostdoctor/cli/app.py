@@ -34,6 +34,7 @@ COMMANDS = {
     "matrix": "Offload variants × context × concurrency, and the boundary where p99 leaves the SLO.",
     "report": "Write everything known about this host on one self-contained page.",
     "agent": "Watch this host as a service: surveys, events, history, what drifted.",
+    "install-service": "Put the service's systemd units in place from this installation.",
 }
 
 
@@ -51,7 +52,7 @@ class LazyGroup(TyperGroup):
         """Return the command, imported now, or None when there is no such command."""
         if cmd_name not in self.names:
             return None
-        command = get_command(importlib.import_module(f"{self.modules}{cmd_name}").app)
+        command = get_command(importlib.import_module(f"{self.modules}{cmd_name.replace('-', '_')}").app)
         command.name, command.short_help = cmd_name, self.names[cmd_name]
         return command
 

@@ -277,3 +277,14 @@ def test_nothing_is_written_when_nothing_has_changed(tmp_path: Path) -> None:
     size = (tmp_path / "s.db-wal").stat().st_size
     state.save(MEMORY, ())
     assert (tmp_path / "s.db-wal").stat().st_size == size
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives files away")
+def test_what_root_makes_is_the_services(tmp_path: Path) -> None:
+    """``accept-baseline`` before the first start: the service is not root, and has to write it."""
+    os.chown(tmp_path, 12345, 12346)
+    state = opened(tmp_path / "s.db")
+    state.save(MEMORY, (event(),))
+    owners = {(path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()}
+    state.close()
+    assert owners == {(12345, 12346)}

@@ -38,8 +38,8 @@ class GuestFailed(Exception):  # noqa: N818  what it holds is a console
     """The guest did not come to its end; the text is what it said."""
 
 
-def boot(command: Sequence[str], out: Path, *, more: Sequence[str] = ()) -> None:
-    """Run a command in the guest, which has ``out`` as /out; ``more`` are further arguments for QEMU.
+def boot(command: Sequence[str], out: Path, *, more: Sequence[str] = (), parameters: str = "") -> None:
+    """Run a command in the guest, which has ``out`` as /out; ``more`` and ``parameters`` are for QEMU and the kernel.
 
     Raises Unavailable where no guest can be started, GuestFailed where it or the command fails.
     """
@@ -57,7 +57,8 @@ def boot(command: Sequence[str], out: Path, *, more: Sequence[str] = ()) -> None
         arguments = [
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", f"file:{console}"),
             *("-kernel", str(booted.image), "-initrd", str(_initrd(booted, scratch))),
-            *("-append", "console=ttyS0 quiet panic=1 no_timer_check"),  # the check fails on a busy machine
+            # the check of the timer fails on a busy machine
+            *("-append", f"console=ttyS0 quiet panic=1 no_timer_check {parameters}"),
             *qemu_arguments(scratch, {"host": (Path("/"), False), "out": (out, True)}),
             *more,
         ]

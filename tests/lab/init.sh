@@ -32,7 +32,14 @@ cd /new/run/stand-ins
 for file in */*; do mount --bind "$file" "/new/sys/bus/pci/devices/$file"; done
 cd /
 
-# Another PID 1 (systemd) would be reached from here by exec switch_root, with /out/command as one of its services.
+# Where /out/units is, systemd becomes PID 1 with these units (and what is installed in the guest) alone.
+if [ -d /new/out/units ]; then
+  rm -rf /new/etc/systemd/system
+  exec switch_root /new /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    SYSTEMD_UNIT_PATH=/out/units:/etc/systemd/system SYSTEMD_GENERATOR_PATH=/nowhere \
+    SYSTEMD_ENVIRONMENT_GENERATOR_PATH=/nowhere /lib/systemd/systemd
+fi
+
 chroot /new /bin/sh /out/command > /new/out/log 2>&1
 echo $? > /new/out/status
 sync

@@ -21,11 +21,11 @@ from hostdoctor.cli.app import COMMANDS
 from tests.lab import copies, memory
 from tests.lab.forking import read_modules, start
 from tests.lab.machine import DISKS, GPUS
+from tests.lab.opened import ROOT, let_everybody_read
 from tests.lab.processes import LOOKS, PROCESSES, named, numastat, running
 from tests.lab.reader import read_kernel
 
 OUT = Path("/out")
-ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NEAR0 = "/sys/fs/cgroup/near0"
@@ -305,7 +305,7 @@ def main() -> None:
     """Go through one part of the scenarios."""
     part = PARTS[sys.argv[1]]
     _wait_for_drives()
-    _let_everybody_read()
+    let_everybody_read()
     read_modules()
     for name, scenario in part.items():
         _play(OUT / name, scenario)
@@ -363,15 +363,6 @@ def _wait_for_drives() -> None:
         if time.monotonic() > limit:
             raise TimeoutError("the NVMe drives are not there")
         time.sleep(0.1)
-
-
-def _let_everybody_read() -> None:
-    """Make the folders above this Python and this checkout searchable, in the guest's own layer."""
-    for place in (ROOT, Path(sys.prefix), Path(sys.base_prefix)):
-        for folder in (place, *place.parents):
-            mode = folder.stat().st_mode
-            if mode & 0o5 != 0o5:
-                folder.chmod(mode | 0o5)
 
 
 def _namespace(serial: str) -> str:

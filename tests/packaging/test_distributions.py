@@ -119,6 +119,8 @@ def looks_well(*program: str, cwd: Path, **environment: str) -> None:
     assert len(report["results"]) == len(checks) - 1
     assert report["host"]["system"]["hostname"] == "demo"
     assert "HD101" in run(*program, "explain", "HD101", cwd=cwd, **environment)
+    placed = run(*program, "install-service", "--dry-run", "--root", ".", cwd=cwd, **environment)
+    assert placed.count("would have written") == len(list((ROOT / "systemd").iterdir()))
     page = run(*program, "report", "--demo", cwd=cwd, **environment)
     assert page.startswith("<!DOCTYPE html>")
     assert "Content-Security-Policy" in page
