@@ -279,7 +279,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _create(path: Path) -> None:
     """Make the file, its folder's owner's where root makes it (``accept-baseline``): the service is not root."""
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, MODE)
     try:
         if os.geteuid() == 0:
             folder = path.parent.stat()
