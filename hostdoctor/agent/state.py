@@ -227,7 +227,7 @@ class State:
 def _opened(path: Path) -> sqlite3.Connection:
     """Return a connection to a sound file with its tables; raise sqlite3.Error or OSError."""
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, MODE))
+        _make(path)
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     try:
         version = _format(connection)  # before anything is changed there
@@ -246,6 +246,17 @@ def _opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _make(path: Path) -> None:
+    """Make an empty file; one that root makes (``accept-baseline``) belongs to whom the folder belongs to, the service."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, MODE)
+    try:
+        if os.geteuid() == 0:
+            folder = path.parent.stat()
+            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+    finally:
+        os.close(descriptor)
+
+
 def _format(connection: sqlite3.Connection) -> int:
     """Return the format of what is there, 0 for nothing; raise OperationalError for what is not the agent's."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -262,10 +273,10 @@ def _format(connection: sqlite3.Connection) -> int:
 def _is_own(path: Path) -> bool:
     """Tell whether a file may be one that the agent made: a configuration that was named by mistake is not moved."""
     try:
-        told = path.stat()
+        told, folder = path.stat(), path.parent.stat()
     except OSError:
         return False
-    return told.st_uid == os.geteuid() and stat.S_IMODE(told.st_mode) == MODE
+    return told.st_uid in (os.geteuid(), folder.st_uid) and stat.S_IMODE(told.st_mode) == MODE
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
