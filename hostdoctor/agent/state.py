@@ -247,7 +247,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
-    """Make an empty file; one that root makes (``accept-baseline``) belongs to whom the folder belongs to, the service."""
+    """Make an empty file; one that root makes (``accept-baseline``) is the folder's owner's, the service's."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, MODE)
     try:
         if os.geteuid() == 0:
