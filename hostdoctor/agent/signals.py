@@ -4,7 +4,7 @@ Only small files of sysfs, procfs and cgroupfs are read, never ``numa_maps`` or 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from hostdoctor.agent.model import (
@@ -150,12 +150,9 @@ def why_survey(before: Reading, after: Reading) -> str | None:
 
     Link rates follow the load and counters rise: neither asks for a survey, fatal and non-fatal errors do.
     """
-    for bdf, link in before.links.items():
-        now = after.links.get(bdf)
-        if now is None:
-            return f"{bdf} is gone"
-        if now.width_lanes != link.width_lanes:
-            return f"the link of {bdf} has {now.width_lanes} lanes, had {link.width_lanes}"
+    changed = _changed_link(before.links, after.links)
+    if changed is not None:
+        return changed
     for bdf, counted in after.errors.items():
         if _severe(counted) > _severe(before.errors.get(bdf) or counted):
             return f"{bdf} counts more severe PCIe errors"
@@ -164,6 +161,16 @@ def why_survey(before: Reading, after: Reading) -> str | None:
         if node.id in sizes and node.total_bytes != sizes[node.id]:
             return f"the memory of node {node.id} has changed"
     return None
+
+
+def _changed_link(before: Mapping[str, Link], after: Mapping[str, Link]) -> str | None:
+    for bdf, link in before.items():
+        now = after.get(bdf)
+        if now is None:
+            return f"{bdf} is gone"
+        if now.width_lanes != link.width_lanes:
+            return f"the link of {bdf} has {now.width_lanes} lanes, had {link.width_lanes}"
+    return next((f"{bdf} is there again" for bdf in after if bdf not in before), None)
 
 
 def _severe(errors: PciErrors) -> int:

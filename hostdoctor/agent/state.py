@@ -227,7 +227,7 @@ class State:
 def _opened(path: Path) -> sqlite3.Connection:
     """Return a connection to a sound file with its tables; raise sqlite3.Error or OSError."""
     with contextlib.suppress(FileExistsError):
-        _create(path)
+        _make(path)
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     try:
         version = _format(connection)  # before anything is changed there
@@ -246,6 +246,17 @@ def _opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _make(path: Path) -> None:
+    """Make an empty file; one that root makes (``accept-baseline``) is the folder's owner's, the service's."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, MODE)
+    try:
+        if os.geteuid() == 0:
+            folder = path.parent.stat()
+            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+    finally:
+        os.close(descriptor)
+
+
 def _format(connection: sqlite3.Connection) -> int:
     """Return the format of what is there, 0 for nothing; raise OperationalError for what is not the agent's."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -262,10 +273,10 @@ def _format(connection: sqlite3.Connection) -> int:
 def _is_own(path: Path) -> bool:
     """Tell whether a file may be one that the agent made: a configuration that was named by mistake is not moved."""
     try:
-        told = path.stat()
+        told, folder = path.stat(), path.parent.stat()
     except OSError:
         return False
-    return told.st_uid == os.geteuid() and stat.S_IMODE(told.st_mode) == MODE
+    return told.st_uid in (os.geteuid(), folder.st_uid) and stat.S_IMODE(told.st_mode) == MODE
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -275,17 +286,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return told.st_dev, told.st_ino
-
-
-def _create(path: Path) -> None:
-    """Make the file, its folder's owner's where root makes it (``accept-baseline``): the service is not root."""
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, MODE)
-    try:
-        if os.geteuid() == 0:
-            folder = path.parent.stat()
-            os.fchown(descriptor, folder.st_uid, folder.st_gid)
-    finally:
-        os.close(descriptor)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from hostdoctor.agent.signals import Watched, WatchedDrive, WatchedFunction, rea
 from hostdoctor.agent.usual import Group, Split, remember
 from hostdoctor.diagnosis.accept import Accept, by_date
 from hostdoctor.diagnosis.api import Ask, Rule
-from hostdoctor.diagnosis.drift import baseline_of
+from hostdoctor.diagnosis.drift import baseline_of, gone_devices
 from hostdoctor.diagnosis.nearby import device_label
 from hostdoctor.diagnosis.paths import Device, on_pcie
 from hostdoctor.diagnosis.report import CheckResult, Status
@@ -34,6 +34,7 @@ NVML_READING_S = 0.1  # the driver's counters are read twice so far apart; only 
 LONG_SAMPLE_S = 600.0  # HD210 judges the rate of errors over ten minutes
 ERRORS = ("aer.", "nvml.")
 OWN = "hostdoctor."
+KINDS: dict[str, DeviceKind] = {"GPU": "gpu", "NIC": "nic", "drive": "nvme"}
 _VARIES = re.compile(
     r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{12,}|(?<=session-)\d+"
     r"|(?<=-)\d+(?=\.scope$)|(?<=^run-[up])\d+(?:-i\d+)?(?=\.service$)"  # made anew at each start
@@ -128,7 +129,7 @@ def make_survey(
         unknown=report.unknown,
         duration_s=clock() - began,
         counted=counted,
-        watched=_watched(host, groups),
+        watched=_watched(host, groups, known.baseline),
         hostname=host.system.hostname,
         results=report.results,
         notes=report.notes,
@@ -192,7 +193,15 @@ def _samples(known: Remembered, now: Counted) -> tuple[Sample, ...]:
     return tuple(found)
 
 
-def _watched(host: Host, groups: Iterable[Group]) -> Watched:
+def _gone(host: Host, baseline: Baseline | None) -> Iterator[WatchedFunction]:
+    """Yield the accepted map's functions that are gone: which is told until they return or another map is accepted."""
+    for device in gone_devices(host, baseline) if baseline else ():
+        if device.bdf:
+            node = device.numa_nodes[0] if len(device.numa_nodes) == 1 else None
+            yield WatchedFunction(bdf=device.bdf, device=device.label, kind=KINDS[device.kind], numa_node=node)
+
+
+def _watched(host: Host, groups: Iterable[Group], baseline: Baseline | None) -> Watched:
     """Return what to read between surveys."""
     counting = {device.bdf for device in host.pci_devices if device.errors is not None}
     nodes = {device.bdf: device.numa_node for device in host.pci_devices}
@@ -230,6 +239,8 @@ def _watched(host: Host, groups: Iterable[Group]) -> Watched:
                 has_link=bdf in carrying,
             ),
         )
+    for function in _gone(host, baseline):
+        functions.setdefault(function.bdf, function)
     return Watched(
         functions=tuple(functions.values()),
         drives=tuple(

@@ -193,7 +193,7 @@ def _serve(load: "Callable[[], Setup]", folder: str | None) -> None:
     tools = Tools(
         monotonic=time.monotonic,
         wall=time.time,
-        files=DiskTree(folder or "/"),
+        files=DiskTree("/") if folder is None else _Rehearsal(folder),
         start_survey=lambda setup, known: _start_survey(setup, known, folder),
         load=load,
         publishers=_publishers,
@@ -216,6 +216,18 @@ def _serve(load: "Callable[[], Setup]", folder: str | None) -> None:
     gc.freeze()  # what is there by now stays: surveys in forked children need not copy it
     gc.enable()
     run(Agent(setup, tools, recorder), subscribe)
+
+
+class _Rehearsal:
+    """A folder whose links may change: a tree remembers where they led, which on ``/`` itself it need not."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def read(self, path: str) -> str | None:
+        from hostdoctor.sources.tree import DiskTree
+
+        return DiskTree(self._folder).read(path)
 
 
 def _start_survey(setup: "Setup", known: "Remembered", folder: str | None) -> "Job":

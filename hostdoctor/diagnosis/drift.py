@@ -89,6 +89,12 @@ def drifts(host: Host, baseline: Baseline) -> Iterator[Drift]:
     yield from _new(device for device in now if device not in known)
 
 
+def gone_devices(host: Host, baseline: Baseline) -> tuple[KnownDevice, ...]:
+    """Return the devices of the baseline that are no longer there; none where PCI functions are not known."""
+    now = known_devices(host)
+    return tuple(device for device in baseline.devices if host.pci_devices and _same(device, now) is None)
+
+
 def _same(before: KnownDevice, now: Iterable[KnownDevice]) -> KnownDevice | None:
     """Return a device of the baseline as it is now, by its UUID, else by its address if no UUID denies it."""
     alike = [device for device in now if device.kind == before.kind]

@@ -27,7 +27,8 @@ class Journal:
         """Write to the journal where standard error is connected to it, else give each line to ``plain``."""
         self._plain = plain
         self._socket: socket.socket | None = None
-        if _is_journal(environment.get("JOURNAL_STREAM", "")):
+        self._is_journal = _is_journal(environment.get("JOURNAL_STREAM", ""))
+        if self._is_journal:
             self._connect(address)
 
     def write(self, priority: int, message: str, fields: Mapping[str, str] | None = None) -> None:
@@ -35,7 +36,7 @@ class Journal:
         if self._socket is not None and self._sent(priority, message, fields or {}):
             return
         with contextlib.suppress(OSError, ValueError):
-            self._plain(f"<{priority}>{message}" if self._socket is not None else message)
+            self._plain(f"<{priority}>{message}" if self._is_journal else message)
 
     def close(self) -> None:
         """Let go of the socket."""

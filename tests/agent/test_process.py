@@ -163,6 +163,26 @@ def test_a_disk_without_room_is_told_and_what_it_missed_is_written_later(
     state.close()
 
 
+def test_a_drive_that_is_gone_is_told_until_it_returns(
+    start: Callable[..., Running], tmp_path: Path, root: Path
+) -> None:
+    bus = root / "sys/bus/pci/devices"
+    drive = next(f for f in sorted(bus.iterdir()) if (f / "class").read_text().startswith("0x0108"))
+    present = f'hostdoctor_pcie_device_present{{device="nvme0",kind="nvme",bdf="{drive.name}"}}'
+    agent = start("--textfile", str(tmp_path), "--interval", "600", "--signals", "0.5")
+    until(lambda: f"{present} 1\n" in textfile(tmp_path), "present")
+    links = {path: path.readlink() for path in (root / "sys/class/nvme/nvme0", drive)}
+    for path in links:
+        path.unlink()
+    until(lambda: agent.said("nvme0: no longer there"), "HD904")
+    until(lambda: "surveys_total 2\n" in textfile(tmp_path) and f"{present} 0\n" in textfile(tmp_path), "gone")
+    for path, target in reversed(links.items()):
+        path.symlink_to(target)
+    until(lambda: agent.said("HD904 map-drifted cleared"), "back")
+    until(lambda: f"{present} 1\n" in textfile(tmp_path), "present again")
+    assert agent.stop() == 0
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Path:
     """Return where the agent finds a disk of 640 KiB: a mount of its own."""
@@ -195,7 +215,7 @@ def test_on_a_disk_that_is_full_it_goes_on_and_catches_up(
     )
     agent = start(*words, before=(*unshare(), "sh", "-c", f"{MOUNT}{RUN}", str(small_disk)))
     inside = Path(f"/proc/{agent.process.pid}/root{small_disk}")  # the mount as the agent has it
-    until(lambda: agent.was_told("STATUS=ok: no warning"), "first survey")
+    until(lambda: 'hostdoctor_status{status="ok"} 1\n' in textfile(inside), "first survey")
     filler = fill(inside)
     link_file(root).write_text("8\n")
     until(lambda: agent.said("state: not written"), "the state")

@@ -61,7 +61,9 @@ def test_the_link_of_a_gpu_on_c2c_is_not_looked_at_but_its_presence_is() -> None
     (told,) = link_states(watched, narrow)
     assert (told.is_present, told.width_lanes) == (True, None)
     source.remove(GPU0.bdf)
-    assert why_survey(narrow, reading(source, watched)) == f"{GPU0.bdf} is gone"
+    without = reading(source, watched)
+    assert why_survey(narrow, without) == f"{GPU0.bdf} is gone"
+    assert why_survey(without, narrow) == f"{GPU0.bdf} is there again"
 
 
 def test_a_function_without_a_link_has_none_and_is_not_gone() -> None:

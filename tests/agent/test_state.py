@@ -73,6 +73,14 @@ def test_only_its_user_may_read_it(tmp_path: Path) -> None:
     assert (tmp_path / "s.db").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone makes files for others")
+def test_what_root_makes_belongs_to_whom_the_folder_belongs_to(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    state = opened(tmp_path / "s.db")
+    state.save(MEMORY, [event()])
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()} == {(65534, 65534)}
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hostdoctor.agent.signals import Reading, link_states
 from hostdoctor.agent.surveying import (
     Counted,
     Remembered,
@@ -21,7 +22,7 @@ from hostdoctor.diagnosis.drift import baseline_of
 from hostdoctor.diagnosis.registry import load_rules
 from hostdoctor.diagnosis.report import CheckResult
 from hostdoctor.errors import SourceError
-from hostdoctor.facts import IoBaseline
+from hostdoctor.facts import IoBaseline, KnownDevice
 from hostdoctor.sources.base import Source
 from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import MemoryTree
@@ -56,6 +57,19 @@ def test_gpus_on_c2c_have_no_link_to_watch_and_none_that_drifts() -> None:
     assert not all(function.has_link for function in found.watched.functions if function.kind == "port")
     assert found.candidate is not None
     assert {device.width_lanes for device in found.candidate.devices if device.kind == "GPU"} == {None}
+
+
+def test_what_the_accepted_map_has_and_the_host_has_not_stays_watched(dgx: Source) -> None:
+    whole = surveyed(dgx).candidate
+    assert whole is not None
+    lost = KnownDevice(kind="GPU", label="GPU9", uuid="GPU-gone", bdf="0000:fe:00.0", numa_nodes=(1,))
+    moved = replace(whole.devices[0], bdf="0000:fd:00.0")  # the same card in another slot
+    baseline = replace(whole, devices=(moved, *whole.devices[1:], lost))
+    found = surveyed(dgx, baseline=baseline)
+    (told,) = [function for function in found.watched.functions if function.bdf in (lost.bdf, moved.bdf)]
+    assert (told.bdf, told.device, told.kind, told.numa_node) == (lost.bdf, "GPU9", "gpu", 1)
+    (state,) = [link for link in link_states(found.watched, Reading(at=0.0)) if link.bdf == lost.bdf]
+    assert not state.is_present
 
 
 def test_a_healthy_host(dgx: Source) -> None:
