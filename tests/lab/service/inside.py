@@ -27,7 +27,7 @@ UNIT = "hostdoctor.service"
 UNITS = Path("/etc/systemd/system")
 DEVICES = ("/dev/nvidiactl", "/dev/ttyS0", "/dev/nvme0")  # the first has no driver here
 QUICKER = f"""
-WatchdogSec=20
+WatchdogSec=10
 RestartSec=1
 ExecStartPre=-/bin/sh -c 'exec head -c0 {" ".join(DEVICES)} 2>/run/hostdoctor/devices >&2'
 """
@@ -70,7 +70,7 @@ def until(is_so: Callable[[], object], what: object) -> None:
     while not is_so():
         if time.monotonic() > limit:
             raise TimeoutError(str(what))
-        time.sleep(0.1)
+        time.sleep(0.3)
 
 
 def hear_events() -> None:
@@ -211,6 +211,7 @@ def again(hurt: Callable[[int], None]) -> None:
     """Hurt the service's process, and wait for another to be up."""
     before = int(unit()["MainPID"])
     hurt(before)
+    until(lambda: not Path(f"/proc/{before}").exists(), "killed")
     until(lambda: _is_up_without(before), "started again")
 
 
