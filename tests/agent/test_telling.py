@@ -135,6 +135,11 @@ class TestJournal:
         Journal(plain.append, {"JOURNAL_STREAM": stream}, str(tmp_path / "socket")).write(WARNING, "x", {"A": "b"})
         assert plain == ["x"]
 
+    def test_a_journal_whose_socket_is_missing_gets_lines_with_their_priority(self, tmp_path: Path) -> None:
+        plain: list[str] = []
+        Journal(plain.append, {"JOURNAL_STREAM": self.stream()}, str(tmp_path / "none")).write(WARNING, "x")
+        assert plain == ["<4>x"]
+
     def test_a_journal_that_went_away_gets_lines_with_their_priority(
         self, manager: socket.socket, tmp_path: Path
     ) -> None:

@@ -2,6 +2,7 @@
 
 ``make bench-agent`` prints it. Time is accelerated: every interval is shortened by ACCELERATION, so that an hour's work
 (240 scrapes, 240 readings of the signals, 12 surveys) is done in two minutes; an hour's CPU time is what is compared.
+A second agent watches files of a host with eight GPUs, to see what more devices cost.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 from tests.agent.rig import Rig
 from tests.agent.test_growth import FEW, MANY, cycle, resident_kib
+from tests.support.hostbuilder import build_files, load_host, write_tree
 
 EXPORTER = "prometheus-node-exporter"
 ACCELERATION = 30
@@ -82,38 +84,46 @@ def running(port: int, *argv: str) -> Iterator[int]:
         process.wait()
 
 
-def beside_node_exporter(folder: Path) -> None:
-    """Print both services' costs over the same hour, and their ratios."""
-    ports = free_port(), free_port()
+def agent(folder: Path, port: int, *more: str) -> tuple[str, ...]:
+    """Return the words that start an agent whose files are in a folder."""
+    folder.mkdir()
     (folder / "config.toml").write_text("")
     files = ("--config", str(folder / "config.toml"), "--state", str(folder / "state.db"))
-    agent = (sys.executable, "-m", "hostdoctor", "agent", *files, "--listen", f"127.0.0.1:{ports[0]}")
     pace = ("--signals", f"{SCRAPE_S / ACCELERATION}", "--interval", f"{SURVEY_S / ACCELERATION}")
-    with (
-        running(ports[0], *agent, *pace) as mine,
-        running(ports[1], EXPORTER, f"--web.listen-address=127.0.0.1:{ports[1]}") as theirs,
-    ):
+    return (sys.executable, "-m", "hostdoctor", "agent", *files, *pace, "--listen", f"127.0.0.1:{port}", *more)
+
+
+def beside_node_exporter(folder: Path) -> None:
+    """Print the services' costs over the same hour; beside the agent one that watches the demo's files."""
+    ports = [free_port() for _ in range(3)]
+    write_tree(build_files(load_host("demo")), folder / "demo")
+    commands = (
+        agent(folder / "here", ports[0]),
+        (EXPORTER, f"--web.listen-address=127.0.0.1:{ports[1]}"),
+        agent(folder / "there", ports[2], "--from", str(folder / "demo")),
+    )
+    with contextlib.ExitStack() as stack:
+        pids = [stack.enter_context(running(port, *argv)) for port, argv in zip(ports, commands, strict=True)]
         for port in ports:
             scrape(port)
         time.sleep(SURVEY_S / ACCELERATION)  # the first survey reads the modules
-        before = cost(mine), cost(theirs)
-        for number in range(int(3600 / SCRAPE_S)):
+        before = [cost(pid) for pid in pids]
+        for _ in range(int(3600 / SCRAPE_S)):
             began = time.monotonic()
             said = [scrape(port) for port in ports]
-            assert min(said) > 0, number
             time.sleep(max(0.0, SCRAPE_S / ACCELERATION - (time.monotonic() - began)))
-        after = cost(mine), cost(theirs)
-    used = [one.cpu_s - other.cpu_s for one, other in zip(after, before, strict=True)]
-    own = [one.own_s - other.own_s for one, other in zip(after, before, strict=True)]
-    print(f"{'an hour of work, scraped every 15 s':40} {'hostdoctor':>12} {'node_exporter':>14} {'ratio':>7}")
-    row("CPU time, s", used[0], used[1])
-    row("  of the process alone (no surveys), s", own[0], own[1])
-    row("memory afterwards (RSS), MiB", after[0].resident_kib / 1024, after[1].resident_kib / 1024)
-    row("a scrape says, KiB", said[0] / 1024, said[1] / 1024)
+        after = [cost(pid) for pid in pids]
+    ends = list(zip(before, after, strict=True))
+    print(f"{'an hour of work, scraped every 15 s':40} {'agent':>8} {'node_exporter':>14} {'ratio':>7} {'8 GPUs':>8}")
+    row("CPU time, s", [other.cpu_s - one.cpu_s for one, other in ends])
+    row("  of the process alone (no surveys), s", [other.own_s - one.own_s for one, other in ends])
+    row("memory afterwards (RSS), MiB", [one.resident_kib / 1024 for one in after])
+    row("a scrape says, KiB", [size / 1024 for size in said])
 
 
-def row(what: str, mine: float, theirs: float) -> None:
-    print(f"{what:40} {mine:12.2f} {theirs:14.2f} {mine / theirs:7.2f}")
+def row(what: str, values: list[float]) -> None:
+    mine, theirs, demo = values
+    print(f"{what:40} {mine:8.2f} {theirs:14.2f} {mine / theirs:7.2f} {demo:8.2f}", flush=True)
 
 
 def growth(folder: Path) -> None:
