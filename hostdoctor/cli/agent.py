@@ -1,9 +1,10 @@
 """``hostdoctor agent``: the service; ``agent accept-baseline`` and ``agent history`` beside it."""
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -140,9 +141,9 @@ def accept_baseline(
     surveyed = make_survey(_source(setup.settings, _folder(from_)), (), setup.wish, Remembered())
     if surveyed.candidate is None:
         raise SourceError("not accepted: PCI functions are not known, or the NVIDIA driver does not answer")
-    memory = replace(kept.load(), baseline=surveyed.candidate, splits={})
-    kept.save(memory, ())
-    kept.close()
+    with _as_owner_of(kept.path.parent):
+        kept.save(replace(kept.load(), baseline=surveyed.candidate, splits={}), ())
+        kept.close()
     devices = surveyed.candidate.devices
     counts = [f"{kind}s {sum(d.kind == kind for d in devices)}" for kind in ("GPU", "NIC", "drive")]
     emit(f"accepted: {', '.join(counts)}, NUMA nodes {len(surveyed.candidate.nodes)}\n")
@@ -159,9 +160,25 @@ def history(
     kept = _state(_setup(AgentTable(state=state), config).settings)
     if not kept.path.exists():
         raise UsageError(f"--state: no such file: {str(kept.path)!r}")
-    events = kept.events(most)
-    kept.close()
+    with _as_owner_of(kept.path.parent):
+        events = kept.events(most)
+        kept.close()
     emit(_events_text(events, format_))
+
+
+@contextlib.contextmanager
+def _as_owner_of(folder: Path) -> Iterator[None]:
+    """Have root be the folder's owner, the service, meanwhile: it could have put a link to a file of root's there."""
+    owner, root = folder.stat(), os.geteuid() == 0
+    try:
+        if root:
+            os.setegid(owner.st_gid)
+            os.seteuid(owner.st_uid)
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+            os.setegid(os.getgid())
 
 
 def _events_text(events: "Sequence[Event]", format_: str) -> str:

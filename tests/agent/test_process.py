@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess  # noqa: TID251  runs the agent as systemd would
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.support.hostbuilder import build_files, load_host, write_tree
 from tests.support.live_run import unshare
 
 ROOT = Path(__file__).parents[2]
+NOBODY = 65534
 WAIT_S = 60.0  # how long a slow machine may take; nothing is judged by it
 MOUNT = 'mount -t tmpfs -o size=640k tmpfs "$0" && '
 RUN = 'exec "$@"'
@@ -319,3 +321,22 @@ def test_killed_at_any_moment_it_leaves_a_sound_state_and_no_process(tmp_path: P
 @pytest.mark.e2e
 def test_killed_a_hundred_times(tmp_path: Path, root: Path) -> None:
     kill_many(100, tmp_path, root)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_follows_no_link_out_of_the_services_folder(root: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        theirs = folder / "service"
+        theirs.mkdir(mode=0o700)
+        target = folder / "roots"
+        (theirs / "s.db").symlink_to(target)
+        os.chown(theirs, NOBODY, NOBODY)
+        command = ("agent", "accept-baseline", "--state", str(theirs / "s.db"), "--from", str(root))
+        refused = hostdoctor(*command)
+        assert (refused.status, refused.out) == (3, "")
+        assert not target.exists()
+        (theirs / "s.db").unlink()
+        assert hostdoctor(*command).status == 0
+        assert (theirs / "s.db").stat().st_uid == NOBODY
