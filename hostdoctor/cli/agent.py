@@ -284,7 +284,7 @@ def _made(module: str, name: str, argument: object, **more: object) -> "Publishe
         kind: Any = getattr(importlib.import_module(f"hostdoctor.agent.{module}"), name)
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"--{name.lower().removesuffix('publisher')}: needs {error.name} (hostdoctor[agent])"
+            f"--{name.lower().removesuffix('publisher')}: needs {error.name}, which hostdoctor's extra agent brings"
         ) from None
     made: Publisher = kind(argument, **more)
     return made
@@ -295,10 +295,11 @@ def _state(settings: Settings) -> "State":
     from hostdoctor.agent.state import State
 
     if settings.state is None:
-        raise UsageError("--state: give a file")
+        raise UsageError("--state: give a file (without it there is one only where /var/lib/hostdoctor may be written)")
     path = Path(settings.state)
     if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"--state: {'a folder' if path.is_dir() else 'no such folder'}: {settings.state[:120]!r}")
+        what = "a folder, name a file in it" if path.is_dir() else "no such folder for the file"
+        raise UsageError(f"--state: {what}: {settings.state[:120]!r}")
     return State(path)
 
 

@@ -112,9 +112,9 @@ def test_a_file_that_is_not_valid(served: list[Settings], tmp_path: Path, text: 
         (("--from", "/nowhere"), "--from: no folder with sys/ in it"),
         (("--config", "/nowhere/x.toml"), "no such file"),
         (("--state", "/tmp/x", "history"), "--state: give it after history"),
-        (("history",), "--state: give a file"),
+        (("history",), "--state: give a file (without it there is one only where /var/lib/hostdoctor may be"),
         (("history", "--state", "/nowhere/s.db"), "--state: no such folder"),
-        (("accept-baseline", "--state", "/tmp"), "--state: a folder"),
+        (("accept-baseline", "--state", "/tmp"), "--state: a folder, name a file in it"),
     ],
 )
 def test_a_bad_option_is_one_line_and_usage(served: list[Settings], arguments: tuple[str, ...], says: str) -> None:
