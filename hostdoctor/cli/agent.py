@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -16,6 +16,7 @@ from hostdoctor.errors import UsageError
 if TYPE_CHECKING:
     from hostdoctor.agent.core import Setup
     from hostdoctor.agent.ledger import Event
+    from hostdoctor.agent.listener import ListenPublisher
     from hostdoctor.agent.model import Publisher
     from hostdoctor.agent.state import State
     from hostdoctor.agent.surveying import Remembered
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from hostdoctor.diagnosis.api import Rule
     from hostdoctor.sources.base import Source
     from hostdoctor.sources.forked import Job
+    from hostdoctor.sources.journal import Journal
 
 app = typer.Typer(
     help="Watch this host: survey it again and again, read cheap signals between, tell what appears, changes, clears."
@@ -173,7 +175,8 @@ def _events_text(events: "Sequence[Event]", format_: str) -> str:
         import msgspec
 
         return msgspec.json.encode(events).decode() + "\n"
-    return "".join(f"{utc(event.at)} {printable(sentence(event))}\n" for event in events)
+    lines = [f"{utc(event.at)} {printable(sentence(event))}\n" for event in events]
+    return "".join(lines) or "nothing has appeared, changed or cleared yet\n"
 
 
 def _serve(load: "Callable[[], Setup]", folder: str | None) -> None:
@@ -196,7 +199,7 @@ def _serve(load: "Callable[[], Setup]", folder: str | None) -> None:
         files=DiskTree(folder or "/"),
         start_survey=lambda setup, known: _start_survey(setup, known, folder),
         load=load,
-        publishers=_publishers,
+        publishers=lambda settings: _publishers(settings, journal),
         log=journal,
         teller=Notifier(),
         version=__version__,
@@ -265,7 +268,7 @@ def _refuse_unknown(config: Path, rules: "tuple[Rule, ...]", accepts: "tuple[Acc
         raise UsageError(f"{config}: accept: {error}") from None
 
 
-def _publishers(settings: Settings) -> "dict[tuple[str, str], Callable[[], Publisher]]":
+def _publishers(settings: Settings, journal: "Journal") -> "dict[tuple[str, str], Callable[[], Publisher]]":
     wanted: dict[tuple[str, str], Callable[[], Publisher]] = {}
     if settings.textfile is not None:
         folder = settings.textfile
@@ -273,8 +276,17 @@ def _publishers(settings: Settings) -> "dict[tuple[str, str], Callable[[], Publi
     if settings.listen is not None:
         address, anywhere = settings.listen, settings.listen_anywhere
         key = f"{address}{' anywhere' if anywhere else ''}"
-        wanted["listen", key] = lambda: _made("listener", "ListenPublisher", address, anywhere=anywhere)
+        wanted["listen", key] = lambda: _listening(journal, address, anywhere=anywhere)
     return wanted
+
+
+def _listening(journal: "Journal", address: str, *, anywhere: bool) -> "Publisher":
+    """Return the listener, and log where it answers: the kernel chooses the port for port 0."""
+    from hostdoctor.sources.journal import INFO
+
+    made = cast("ListenPublisher", _made("listener", "ListenPublisher", address, anywhere=anywhere))
+    journal.write(INFO, f"metrics at http://{address.rpartition(':')[0]}:{made.port}/metrics")
+    return made
 
 
 def _made(module: str, name: str, argument: object, **more: object) -> "Publisher":
