@@ -213,7 +213,8 @@ def _serve(load: "Callable[[], Setup]", folder: str | None) -> None:
         return Uevents()
 
     if setup.settings.state is None:
-        journal.write(4, "state is not kept: no --state is given, and /var/lib/hostdoctor cannot be written")
+        why = "/var/lib/hostdoctor cannot be written" if folder is None else "this is a rehearsal"
+        journal.write(4, f"state is not kept: no --state is given, and {why}")
     recorder = Recorder(_state(setup.settings) if setup.settings.state else None)
     gc.collect()
     gc.freeze()  # what is there by now stays: surveys in forked children need not copy it

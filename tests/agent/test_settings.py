@@ -131,6 +131,16 @@ def test_the_state_is_kept_in_systemds_folder_but_not_that_of_another_root(
     assert settle(AgentTable(), AgentTable()).state == str(tmp_path / "state.db")
 
 
+def test_a_rehearsal_leaves_what_the_file_names_to_the_host() -> None:
+    file = AgentTable(state="/v/state.db", textfile="/v", listen="127.0.0.1:9797", interval=60)
+    rehearsed = settle(AgentTable(), file, is_rehearsal=True)
+    assert (rehearsed.state, rehearsed.textfile, rehearsed.listen) == (None, None, None)
+    assert rehearsed.interval_s == 60
+    told = settle(AgentTable(state="/w/s.db", textfile="/w", listen="[::1]:1"), file, is_rehearsal=True)
+    assert (told.state, told.textfile, told.listen) == ("/w/s.db", "/w", "[::1]:1")
+    assert settle(AgentTable(), file).state == "/v/state.db"
+
+
 def test_check_reads_the_same_file(tmp_path: Path) -> None:
     assert read_config(Path(config(tmp_path, "[agent]\ninterval = 100\n"))).agent.interval == 100
     with pytest.raises(UsageError, match="did you mean accept"):
