@@ -308,7 +308,9 @@ def _state(settings: Settings) -> "State":
     from hostdoctor.agent.state import State
 
     if settings.state is None:
-        raise UsageError("--state: give a file (without it there is one only where /var/lib/hostdoctor may be written)")
+        raise UsageError(
+            "--state: give a file (without it only this host has one, where /var/lib/hostdoctor may be written)"
+        )
     path = Path(settings.state)
     if path.is_dir() or not path.parent.is_dir():
         what = "a folder, name a file in it" if path.is_dir() else "no such folder for the file"
