@@ -123,6 +123,16 @@ def test_a_bad_option_is_one_line_and_usage(served: list[Settings], arguments: t
     assert says in ran.err
 
 
+def test_a_variable_is_blamed_for_its_own_value_alone(served: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert agent("--interval", "soon").err.startswith("hostdoctor: Invalid value for '--interval': 'soon' is not")
+    monkeypatch.setenv("HOSTDOCTOR_INTERVAL", "later")
+    told = agent().err
+    assert told.startswith(
+        "hostdoctor: Invalid value for '--interval' (env var: 'HOSTDOCTOR_INTERVAL'): 'later' is not"
+    )
+    assert served == []
+
+
 def test_the_state_is_kept_in_systemds_folder_but_not_that_of_another_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
