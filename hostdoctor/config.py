@@ -42,7 +42,8 @@ def read_config(path: Path | None) -> Config:
     try:
         return msgspec.toml.decode(data, type=Config)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{chosen}: {error}{_nearest(str(error))}") from error
+        told = str(error).replace(" | null`", "`")  # TOML has no null
+        raise UsageError(f"{chosen}: {told}{_nearest(told)}") from error
 
 
 def _nearest(message: str) -> str:

@@ -133,12 +133,7 @@ class Agent:
         self.recorder.claim()
         self._publishing.adopt(self.setup.settings)
         self._remember(self.recorder.start(self.tools.wall(), self.troubles))
-        settings = self.setup.settings
-        self.tools.log.write(
-            INFO,
-            f"started: a survey every {settings.interval_s:g} s, signals every {settings.signals_s:g} s,"
-            f" state {settings.state or 'not kept'}",
-        )
+        self.tools.log.write(INFO, f"started: {self._pace()}, state {self.setup.settings.state or 'not kept'}")
         self.tools.teller.ready("the first survey runs")
 
     def wake_at(self) -> float:
@@ -180,9 +175,13 @@ class Agent:
             self.troubles.note("config", f"the former configuration stays: {why}")
         else:
             self.troubles.over("config", "is valid again")
-            self.tools.log.write(INFO, "the configuration was read again")
+            self.tools.log.write(INFO, f"the configuration was read again: {self._pace()}")
             self._ask = "reload"
         self.tools.teller.ready(self._status_line())
+
+    def _pace(self) -> str:
+        settings = self.setup.settings
+        return f"a survey every {settings.interval_s:g} s, signals every {settings.signals_s:g} s"
 
     def stop(self) -> None:
         """End: give up a survey at work, write what is not written yet."""

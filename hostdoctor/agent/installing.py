@@ -125,5 +125,5 @@ def _command(program: Sequence[str]) -> str:
 
 def _unit(name: str) -> str:
     if not _UNIT_NAME.fullmatch(name):
-        raise UsageError(f"--before: not the name of a unit: {name[:120]!r}")
+        raise UsageError(f"--before: not the name of a unit, as vllm.service: {name[:120]!r}")
     return name

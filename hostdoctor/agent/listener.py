@@ -22,7 +22,10 @@ from hostdoctor.outputs.prometheus import Family
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-MISSING = "--listen needs prometheus-client: pip install 'hostdoctor[agent]' (--textfile does without)"
+MISSING = (
+    "--listen needs prometheus-client beside hostdoctor (its extra agent: pip install '.[agent]' in the checkout, or"
+    " pipx inject hostdoctor prometheus-client); --textfile does without"
+)
 OPEN_METRICS = (
     "application/openmetrics-text"  # of its versions and escapings, which a client may make up, one is enough
 )

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from hostdoctor.errors import UsageError
 from hostdoctor.facts import Fact
 
@@ -53,10 +55,13 @@ class Settings(Fact, frozen=True, kw_only=True):
 def settle(given: AgentTable, file: AgentTable, *, is_rehearsal: bool = False) -> Settings:
     """Return the settings; raise UsageError for a value that cannot be.
 
-    A rehearsal on another root than this host's keeps no state unless told where.
+    A rehearsal on another root than this host's keeps no state and publishes nothing unless an option or a variable
+    tells where: what the file names is this host's.
     """
     default = Settings()
     names = AgentTable.__struct_fields__
+    if is_rehearsal:
+        file = replace(file, state=None, textfile=None, listen=None)
     chosen: dict[str, Any] = {name: _first(getattr(given, name), getattr(file, name)) for name in names}
     settings = Settings(
         interval_s=_seconds("interval", chosen["interval"], default.interval_s, 1.0, DAY_S),

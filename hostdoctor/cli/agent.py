@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -17,6 +17,7 @@ from hostdoctor.errors import UsageError
 if TYPE_CHECKING:
     from hostdoctor.agent.core import Setup
     from hostdoctor.agent.ledger import Event
+    from hostdoctor.agent.listener import ListenPublisher
     from hostdoctor.agent.model import Publisher
     from hostdoctor.agent.state import State
     from hostdoctor.agent.surveying import Remembered
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from hostdoctor.diagnosis.api import Rule
     from hostdoctor.sources.base import Source
     from hostdoctor.sources.forked import Job
+    from hostdoctor.sources.journal import Journal
 
 app = typer.Typer(
     help="Watch this host: survey it again and again, read cheap signals between, tell what appears, changes, clears."
@@ -190,7 +192,8 @@ def _events_text(events: "Sequence[Event]", format_: str) -> str:
         import msgspec
 
         return msgspec.json.encode(events).decode() + "\n"
-    return "".join(f"{utc(event.at)} {printable(sentence(event))}\n" for event in events)
+    lines = [f"{utc(event.at)} {printable(sentence(event))}\n" for event in events]
+    return "".join(lines) or "nothing has appeared, changed or cleared yet\n"
 
 
 def _serve(load: "Callable[[], Setup]", folder: str | None) -> None:
@@ -213,7 +216,7 @@ def _serve(load: "Callable[[], Setup]", folder: str | None) -> None:
         files=DiskTree("/") if folder is None else _Rehearsal(folder),
         start_survey=lambda setup, known: _start_survey(setup, known, folder),
         load=load,
-        publishers=_publishers,
+        publishers=lambda settings: _publishers(settings, journal),
         log=journal,
         teller=Notifier(),
         version=__version__,
@@ -227,7 +230,8 @@ def _serve(load: "Callable[[], Setup]", folder: str | None) -> None:
         return Uevents()
 
     if setup.settings.state is None:
-        journal.write(4, "state is not kept: no --state is given, and /var/lib/hostdoctor cannot be written")
+        why = "/var/lib/hostdoctor cannot be written" if folder is None else "this is a rehearsal"
+        journal.write(4, f"state is not kept: no --state is given, and {why}")
     recorder = Recorder(_state(setup.settings) if setup.settings.state else None)
     gc.collect()
     gc.freeze()  # what is there by now stays: surveys in forked children need not copy it
@@ -294,7 +298,7 @@ def _refuse_unknown(config: Path, rules: "tuple[Rule, ...]", accepts: "tuple[Acc
         raise UsageError(f"{config}: accept: {error}") from None
 
 
-def _publishers(settings: Settings) -> "dict[tuple[str, str], Callable[[], Publisher]]":
+def _publishers(settings: Settings, journal: "Journal") -> "dict[tuple[str, str], Callable[[], Publisher]]":
     wanted: dict[tuple[str, str], Callable[[], Publisher]] = {}
     if settings.textfile is not None:
         folder = settings.textfile
@@ -302,8 +306,17 @@ def _publishers(settings: Settings) -> "dict[tuple[str, str], Callable[[], Publi
     if settings.listen is not None:
         address, anywhere = settings.listen, settings.listen_anywhere
         key = f"{address}{' anywhere' if anywhere else ''}"
-        wanted["listen", key] = lambda: _made("listener", "ListenPublisher", address, anywhere=anywhere)
+        wanted["listen", key] = lambda: _listening(journal, address, anywhere=anywhere)
     return wanted
+
+
+def _listening(journal: "Journal", address: str, *, anywhere: bool) -> "Publisher":
+    """Return the listener, and log where it answers: the kernel chooses the port for port 0."""
+    from hostdoctor.sources.journal import INFO
+
+    made = cast("ListenPublisher", _made("listener", "ListenPublisher", address, anywhere=anywhere))
+    journal.write(INFO, f"metrics at http://{address.rpartition(':')[0]}:{made.port}/metrics")
+    return made
 
 
 def _made(module: str, name: str, argument: object, **more: object) -> "Publisher":
@@ -313,7 +326,7 @@ def _made(module: str, name: str, argument: object, **more: object) -> "Publishe
         kind: Any = getattr(importlib.import_module(f"hostdoctor.agent.{module}"), name)
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"--{name.lower().removesuffix('publisher')}: needs {error.name} (hostdoctor[agent])"
+            f"--{name.lower().removesuffix('publisher')}: needs {error.name}, which hostdoctor's extra agent brings"
         ) from None
     made: Publisher = kind(argument, **more)
     return made
@@ -324,10 +337,13 @@ def _state(settings: Settings) -> "State":
     from hostdoctor.agent.state import State
 
     if settings.state is None:
-        raise UsageError("--state: give a file")
+        raise UsageError(
+            "--state: give a file (without it only this host has one, where /var/lib/hostdoctor may be written)"
+        )
     path = Path(settings.state)
     if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"--state: {'a folder' if path.is_dir() else 'no such folder'}: {settings.state[:120]!r}")
+        what = "a folder, name a file in it" if path.is_dir() else "no such folder for the file"
+        raise UsageError(f"--state: {what}: {settings.state[:120]!r}")
     return State(path)
 
 

@@ -123,8 +123,19 @@ def _status_of(error: BaseException) -> int:
     return _say(f"internal error: {type(error).__name__}: {error} (HOSTDOCTOR_DEBUG=1 shows where)", INTERNAL)
 
 
+def _is_of_the_command_line(error: typer.TyperException) -> bool:
+    """Tell whether the value that is refused was given as an option, not by the environment."""
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    source = context.get_parameter_source(parameter.name) if context and parameter else None
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _usage(error: typer.TyperException) -> int:
     text = getattr(error, "format_message", lambda: str(error))()
+    if _is_of_the_command_line(error):
+        import re
+
+        text = re.sub(r" \(env var: '[^']*'\)", "", text, count=1)  # the variable is not to blame
     path = getattr(getattr(error, "ctx", None), "command_path", "hostdoctor")  # of the command, or the program itself
     return _say(f"{text} (see {path} --help)", USAGE)
 

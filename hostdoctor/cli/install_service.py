@@ -57,7 +57,7 @@ def install_service(
         _refuse_hidden([Path(words[0])] if program else [Path(words[0]), Path(sys.executable), Path(__file__)])
     for placed in files:
         emit(f"{(_removed if uninstall else _placed)(placed, dry_run=dry_run)}\n")
-    emit("\n" + "".join(f"{line}\n" for line in _next(root, uninstall=uninstall, dry_run=dry_run)))
+    emit("\n" + "".join(f"{line}\n" for line in _next(root, words[0], uninstall=uninstall, dry_run=dry_run)))
 
 
 def _own_program() -> tuple[str, ...]:
@@ -128,20 +128,21 @@ def _removed(placed: "Placed", *, dry_run: bool) -> str:
     return f"{'would have ' * dry_run}removed {placed.path}"
 
 
-def _next(root: Path, *, uninstall: bool, dry_run: bool) -> tuple[str, ...]:
+def _next(root: Path, program: str, *, uninstall: bool, dry_run: bool) -> tuple[str, ...]:
     """Return what is left to the administrator, as commands."""
     if dry_run:
         return ("Nothing was changed.",)
+    there = ", in the system that has this root:" if root.resolve() != Path("/") else ":"
     if uninstall:
         return (
-            "Nothing was stopped. Next:",
+            f"Nothing was stopped. Next{there}",
             "  systemctl daemon-reload",
-            "Left, with the history and the accepted map: /var/lib/hostdoctor and the user hostdoctor. To drop them:",
+            "Left, with the history and the accepted map: /var/lib/hostdoctor and the user hostdoctor. To drop them"
+            + there,
             "  rm -r /var/lib/hostdoctor && userdel hostdoctor",
         )
-    if root.resolve() != Path("/"):
-        return ("Nothing was started. Next, in the system that has this root:", *_COMMANDS)
-    return ("Nothing was started. Next:", *_COMMANDS)
+    starts = (f"The units start {program}: that root needs it there (another: --program).",) * (there != ":")
+    return (*starts, f"Nothing was started. Next{there}", *_COMMANDS)
 
 
 _COMMANDS = (

@@ -258,7 +258,7 @@ def test_loopback_has_several_names() -> None:
 
 def test_without_the_library_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(UsageError, match=r"pip install 'hostdoctor\[agent\]'"):
+    with pytest.raises(UsageError, match=r"pip install '\.\[agent\]' in the checkout"):
         ListenPublisher("127.0.0.1:0")
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -11,12 +12,13 @@ import subprocess  # noqa: TID251  runs the agent as systemd would
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from hostdoctor.agent.state import State
+from hostdoctor.agent.state import Memory, State
 from tests.cli.support import hostdoctor
 from tests.support.hostbuilder import build_files, load_host, write_tree
 from tests.support.live_run import unshare
@@ -130,7 +132,8 @@ def test_its_whole_life(start: Callable[..., Running], tmp_path: Path, root: Pat
     assert agent.said("(did you mean interval?)")
     config.write_text("[agent]\ninterval = 500\nsignals = 0.5\n")
     agent.process.send_signal(signal.SIGHUP)
-    until(lambda: agent.said("the configuration was read again"), "read again")
+    read_again = "the configuration was read again: a survey every 500 s, signals every 0.5 s\n"
+    until(lambda: agent.said(read_again), "read again")
     assert agent.was_told("RELOADING=1\nMONOTONIC_USEC=")
 
     assert agent.stop() == 0
@@ -264,6 +267,26 @@ def test_a_second_agent_is_refused_and_disturbs_nothing(start: Callable[..., Run
     assert second.said("hostdoctor: --state: another agent keeps its state there")
     assert (tmp_path / "hostdoctor.prom").exists()
     assert first.stop() == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_it_says_where_it_listens(start: Callable[..., Running], host: str) -> None:
+    agent = start("--listen", f"{host}:0", *SECONDS)
+    until(lambda: agent.was_told("STATUS=ok: no warning"), "first survey")
+    told = re.search(rf"^metrics at (http://{re.escape(host)}:[1-9]\d*/metrics)$", agent.log.read_text(), re.MULTILINE)
+    assert told is not None
+    with urllib.request.urlopen(told[1], timeout=WAIT_S) as answer:
+        assert b"hostdoctor_build_info" in answer.read()
+    assert agent.stop() == 0
+
+
+def test_a_history_without_events_says_so(tmp_path: Path) -> None:
+    state = State(tmp_path / "s.db")
+    state.save(Memory(), ())
+    state.close()
+    words = ("agent", "history", "--state", str(tmp_path / "s.db"))
+    assert hostdoctor(*words).out == "nothing has appeared, changed or cleared yet\n"
+    assert hostdoctor(*words, "--format", "json").out == "[]\n"
 
 
 def test_it_needs_no_standard_error(start: Callable[..., Running], tmp_path: Path) -> None:

@@ -89,12 +89,12 @@ def test_every_key_is_an_option_and_a_variable(
         ("[agnt]\n", "(did you mean agent?)"),
         ("[[accept]]\nid = 'HD201'\nreason = 'x'\nuntl = 2999-01-01\n", "(did you mean until?)"),
         ("[agent]\nzzz = 1\n", "unknown field `zzz` - at `$.agent`\n"),
-        ("[agent]\ninterval = 'soon'\n", "Expected `float | null`"),
+        ("[agent]\ninterval = 'soon'\n", "Expected `float`, got `str` - at `$.agent.interval`"),
         ("[agent]\ninterval = 0\n", "interval: not between 1 and 86400: 0"),
         ("[agent]\ninterval = nan\n", "interval: not between"),
         ("[agent]\ninterval = 5\nsignals = 10\n", "signals: 10 s is longer than interval, 5 s"),
         ("[agent]\nstate = 's.db'\n", "state: not an absolute path: 's.db'"),
-        ("[agent]\nchecks-dir = '/x'\n", "Expected `array | null`"),
+        ("[agent]\nchecks-dir = '/x'\n", "Expected `array`, got `str` - at `$.agent.checks-dir`"),
         ("[[accept]]\nid = 'HD999'\nreason = 'x'\nuntil = 2999-01-01\n", "accept: unknown check id: 'HD999'"),
     ],
 )
@@ -112,9 +112,9 @@ def test_a_file_that_is_not_valid(served: list[Settings], tmp_path: Path, text: 
         (("--from", "/nowhere"), "--from: no folder with sys/ in it"),
         (("--config", "/nowhere/x.toml"), "no such file"),
         (("--state", "/tmp/x", "history"), "--state: give it after history"),
-        (("history",), "--state: give a file"),
+        (("history",), "--state: give a file (without it only this host has one, where"),
         (("history", "--state", "/nowhere/s.db"), "--state: no such folder"),
-        (("accept-baseline", "--state", "/tmp"), "--state: a folder"),
+        (("accept-baseline", "--state", "/tmp"), "--state: a folder, name a file in it"),
     ],
 )
 def test_a_bad_option_is_one_line_and_usage(served: list[Settings], arguments: tuple[str, ...], says: str) -> None:
@@ -123,12 +123,32 @@ def test_a_bad_option_is_one_line_and_usage(served: list[Settings], arguments: t
     assert says in ran.err
 
 
+def test_a_variable_is_blamed_for_its_own_value_alone(served: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert agent("--interval", "soon").err.startswith("hostdoctor: Invalid value for '--interval': 'soon' is not")
+    monkeypatch.setenv("HOSTDOCTOR_INTERVAL", "later")
+    told = agent().err
+    assert told.startswith(
+        "hostdoctor: Invalid value for '--interval' (env var: 'HOSTDOCTOR_INTERVAL'): 'later' is not"
+    )
+    assert served == []
+
+
 def test_the_state_is_kept_in_systemds_folder_but_not_that_of_another_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     assert settle(AgentTable(), AgentTable(), is_rehearsal=True).state is None
     assert settle(AgentTable(), AgentTable()).state == str(tmp_path / "state.db")
+
+
+def test_a_rehearsal_leaves_what_the_file_names_to_the_host() -> None:
+    file = AgentTable(state="/v/state.db", textfile="/v", listen="127.0.0.1:9797", interval=60)
+    rehearsed = settle(AgentTable(), file, is_rehearsal=True)
+    assert (rehearsed.state, rehearsed.textfile, rehearsed.listen) == (None, None, None)
+    assert rehearsed.interval_s == 60
+    told = settle(AgentTable(state="/w/s.db", textfile="/w", listen="[::1]:1"), file, is_rehearsal=True)
+    assert (told.state, told.textfile, told.listen) == ("/w/s.db", "/w", "[::1]:1")
+    assert settle(AgentTable(), file).state == "/v/state.db"
 
 
 def test_check_reads_the_same_file(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ def test_everything_is_put_in_place_and_said(tmp_path: Path) -> None:
     for place in FILES.values():
         assert f"wrote {tmp_path / place}\n" in ran.out
     assert "systemctl enable --now hostdoctor.service" in ran.out
-    assert "Nothing was started." in ran.out
+    assert "Nothing was started. Next, in the system that has this root:" in ran.out
+    assert "The units start /bin/true: that root needs it there" in ran.out
     assert oct((tmp_path / UNITS / "hostdoctor.service").stat().st_mode & 0o777) == "0o644"
 
 
@@ -130,7 +131,8 @@ def test_uninstalling_takes_away_its_own_files_alone(tmp_path: Path) -> None:
     ran = install(tmp_path, "--uninstall")
     assert ran.status == 0, ran.err
     assert contents(tmp_path) == {f"{UNITS}/other.service": b"x"}
-    assert "Nothing was stopped." in ran.out
+    assert "Nothing was stopped. Next, in the system that has this root:" in ran.out
+    assert "To drop them, in the system that has this root:\n  rm -r /var/lib/hostdoctor" in ran.out
     assert install(tmp_path, "--uninstall").out.count("not there") == len(FILES)
 
 
@@ -155,7 +157,7 @@ def test_units_that_are_enabled_stay(tmp_path: Path, link: str) -> None:
         ("--program", "/opt/$x/hostdoctor", "not a plain path"),
         ("--program", "/opt/%n/hostdoctor", "not a plain path"),
         ("--program", "/opt/x\nExecStart=/bin/rm", "not a plain path"),
-        ("--before", "vllm", "not the name of a unit"),
+        ("--before", "vllm", "not the name of a unit, as vllm.service: 'vllm'"),
         ("--before", "a.service\n[Service]", "not the name of a unit"),
         ("--before", "a.service b.service", "not the name of a unit"),
         ("--root", "/no/such/folder", "no such folder"),
