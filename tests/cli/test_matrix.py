@@ -148,6 +148,14 @@ def test_the_file_is_as_its_schema_says(init: Init) -> None:
         ("repeats = 3", "repeats = 3\nrepeats = 4", ""),
         ('name = "B"', 'name = "A"', "variants: one is named twice"),
         ("contexts = [2048", "contexts = [8192", "grid.contexts: one is named twice"),
+        ('name = "B"', 'name = "a"', "variants: one is named twice"),  # a scheduler takes small letters alone
+        ('name = "B"', 'name = "B\\n"', "Expected `str` matching"),
+        ("request_rates = []", "request_rates = [1.0, 1.0000001]", "grid.request_rates: one is named twice"),
+        ("0.05\nconcurrency = [32]", "0.05\nconcurrency = [32, 32]", "mix.concurrency: one is named twice"),
+        ("0.05\nconcurrency = [32]", "0.05\nconcurrency = [1]", "mix.concurrency: 1 at once is no mix"),
+        ("4\nconcurrency = [32]", "4\nconcurrency = [8, 8]", "prefix.concurrency: one is named twice"),
+        ('"8000"]', '"8000", "a\\u0000b"]', "has a NUL in it"),
+        ("timeout_s = 3600.0", 'timeout_s = 3600.0\nenvironment = {"A=B" = "x"}', "'A=B' is no variable's name"),
     ],
 )
 def test_a_misspelt_file_is_refused_where_it_is_wrong(init: Init, before: str, after: str, said: str) -> None:
@@ -199,6 +207,17 @@ def test_a_dry_run_prints_every_command_of_every_cell(init: Init) -> None:
     assert "--ignore-eos --temperature 0" in single
     assert "--save-result --save-detailed" in single
     assert sum(line.startswith("# struck: A: 131,072 tokens") for line in lines) == 4
+
+
+def test_a_mix_asks_for_no_more_long_prompts_than_outlast_its_short_ones(init: Init) -> None:
+    """400 requests and 8 warm-ups in 30 slots are 14 rounds; 2 × (2 × 14 + 32) long ones: each is made beforehand."""
+    ran = hostdoctor("matrix", "run", str(init("--gpu", "h100-80", "--repeats", "1")), "--dry-run")
+    long = next(line for line in ran.out.splitlines() if line.endswith(" &"))
+    assert "--num-prompts 120 --max-concurrency 2 " in long
+
+
+def test_one_request_at_once_is_no_mix(init: Init) -> None:
+    assert read_experiment(init("--gpu", "h100-80", "--max-concurrency", "1")).mix is None
 
 
 def test_emitted_jobs_are_what_their_language_takes(init: Init, tmp_path: Path) -> None:
