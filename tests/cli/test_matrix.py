@@ -390,6 +390,21 @@ def test_what_is_not_one_matrix_is_refused_and_named(tmp_path: Path, more: dict[
     assert f"note: not one matrix: {said}" in forced.out
 
 
+def test_a_file_s_names_reach_no_terminal_as_they_are(tmp_path: Path) -> None:
+    hostile = plain(2048, 4, 100.0, 10.0, hostdoctor_variant="\x1b[31mred\n\nB", hostdoctor_kv_cache_dtype="\x9bfp8")
+    folder = wrote(tmp_path / "in", a=hostile)
+    ran = hostdoctor("matrix", "boundary", str(folder), *SLO, "--all")
+    assert ran.status == 0, ran.err
+    assert not set(ran.out) & {"\x1b", "\x9b"}
+    assert "[31mred B fp8: " in ran.out
+
+
+def test_no_request_at_once_and_no_token_are_no_cell(tmp_path: Path) -> None:
+    folder = wrote(tmp_path / "in", a=plain(2048, 4, 100.0, 10.0, hostdoctor_concurrency="0", hostdoctor_context="0"))
+    (cell,) = boundary(str(folder))["cells"]
+    assert (cell["cell"]["context"], cell["cell"]["concurrency"]) == (2048, 4)
+
+
 def test_what_cannot_be_placed_is_left_out_and_said(tmp_path: Path) -> None:
     lost = plain(2048, 4, 450.0, 20.0, request_rate=2.0)
     del lost["max_concurrency"]
