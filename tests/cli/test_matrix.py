@@ -175,6 +175,7 @@ def test_a_misspelt_file_is_refused_where_it_is_wrong(init: Init, before: str, a
         (("--gpu", "nosuch"), 64, "not listed"),
         (("--gpu", "h100-80", "--kv-dtypes", "fp3"), 64, "fp3"),
         (("--gpu", "h100-80", "--rates", "0"), 64, "--rates"),
+        (("--gpu", "h100-80", "--reserve-percent", "nan"), 64, "--reserve-percent"),
         (("--gpu", "h100-80", "--output-tokens", "2048"), 64, "--output-tokens 2048"),
         (("--demo", "--tp", "9"), 64, "more ranks than the 8 GPUs"),
         (("--demo", "--nvme-dir", "relative"), 64, "--nvme-dir"),
@@ -388,6 +389,17 @@ def test_what_is_not_one_matrix_is_refused_and_named(tmp_path: Path, more: dict[
     forced = hostdoctor("matrix", "boundary", folder, *SLO, "--force")
     assert forced.status == 0
     assert f"note: not one matrix: {said}" in forced.out
+
+
+def test_a_limit_or_a_budget_that_is_no_number_is_refused(init: Init, tmp_path: Path) -> None:
+    folder = wrote(tmp_path / "in", a=plain(2048, 4, 100.0, 10.0))
+    for words in (
+        ("boundary", str(folder), "--ttft-p99-ms", "nan"),
+        ("run", str(init("--gpu", "h100-80")), "--dry-run", "--budget-minutes", "nan"),
+    ):
+        ran = hostdoctor("matrix", *words)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)
+        assert "not a number of" in ran.err
 
 
 def test_a_file_s_names_reach_no_terminal_as_they_are(tmp_path: Path) -> None:
