@@ -217,6 +217,12 @@ def test_a_mix_asks_for_no_more_long_prompts_than_outlast_its_short_ones(init: I
     assert "--num-prompts 120 --max-concurrency 2 " in long
 
 
+def test_a_tier_s_folder_is_to_be_empty_before(init: Init) -> None:
+    for name, options, wanted in (("no.toml", (), 0), ("d.toml", ("--nvme-dir", "/mnt/kv"), 1)):
+        ran = hostdoctor("matrix", "run", str(init("--gpu", "h100-80", *options, name=name)), "--dry-run")
+        assert (ran.out + ran.err).count("D: files of its tier outlive a server") == wanted
+
+
 def test_one_request_at_once_is_no_mix(init: Init) -> None:
     assert read_experiment(init("--gpu", "h100-80", "--max-concurrency", "1")).mix is None
 
