@@ -1,5 +1,6 @@
 """``hostdoctor matrix boundary``: up to where each variant holds the SLO, from result files made anywhere."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -129,6 +130,8 @@ def _experiment(file: Path | None, own: Path | None) -> "Experiment | None":
 def _slo(experiment: "Experiment | None", ttft: float | None, itl: float | None) -> "Slo":
     from hostdoctor.measure.matrix.experiment import Slo
 
+    if any(math.isnan(limit) for limit in (ttft, itl) if limit is not None):  # no range excludes it
+        raise UsageError("--ttft-p99-ms, --itl-p99-ms: not a number of milliseconds")
     if ttft is not None or itl is not None:
         return Slo(ttft_p99_ms=ttft, itl_p99_ms=itl)
     if experiment is None:

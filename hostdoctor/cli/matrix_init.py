@@ -101,7 +101,7 @@ def init(
         tp=tp,
         gpu=gpu,
         gpu_memory_bytes=gib_bytes("--gpu-memory-gib", gpu_memory_gib),
-        reserve_percent=reserve_percent,
+        reserve_percent=_finite("--reserve-percent", reserve_percent, "percent"),
         max_context=max_context,
         max_concurrency=max_concurrency,
         output_tokens=output_tokens,
@@ -136,9 +136,9 @@ def init(
         typer.echo(f"hostdoctor: {line}", err=True)
 
 
-def _finite(option: str, value: float) -> float:
+def _finite(option: str, value: float, unit: str = "milliseconds") -> float:
     if not math.isfinite(value):
-        raise UsageError(f"{option}: not a number of milliseconds")
+        raise UsageError(f"{option}: not a number of {unit}")
     return value
 
 

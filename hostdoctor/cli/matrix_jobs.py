@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from hostdoctor.measure.matrix.commands import clients, ready_url
+from hostdoctor.measure.matrix.commands import clients, metrics_url, ready_url
 from hostdoctor.measure.matrix.grid import Series
 from hostdoctor.measure.matrix.model import Plan
 from hostdoctor.measure.matrix.order import Run, blocks
@@ -32,6 +32,7 @@ class Job(NamedTuple):
     server: tuple[str, ...]
     variables: list[tuple[str, str]]
     ready_url: str
+    metrics_url: str
     ready_s: str
     gpus: str
     cells: list[Cell]
@@ -78,6 +79,7 @@ def _job(plan: Plan, series: Series, repeat: int, runs: list[Run], *, bound: boo
         server=(*(around(arm) if bound else ()), *arm.argv),
         variables=sorted(variables.items()),
         ready_url=ready_url(plan.experiment),
+        metrics_url=metrics_url(plan.experiment),
         ready_s=f"{plan.experiment.server.ready_timeout_s:.0f}",
         gpus=str(len(plan.gpu_indices) or 1),
         cells=[_cell(plan, run) for run in runs],

@@ -193,7 +193,7 @@ def _command(wanted: Wanted) -> tuple[str, ...]:
 
 
 def _mix(sizes: _Sizes) -> files.Mix | None:
-    if len(sizes.contexts) < 2:
+    if len(sizes.contexts) < 2 or sizes.concurrency[-1] < 2:
         return None
     return files.Mix(
         short_context=sizes.contexts[0], long_context=sizes.contexts[-1], concurrency=(sizes.concurrency[-1],)

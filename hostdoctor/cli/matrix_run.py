@@ -1,5 +1,6 @@
 """``hostdoctor matrix run``: the cells of an experiment, run here, printed, or emitted as jobs."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -57,6 +58,8 @@ def run(
         raise UsageError("--resume goes on in its own folder: give no --out and no --emit")
     if retry_failed and resume is None:
         raise UsageError("--retry-failed goes with --resume DIR")
+    if budget_minutes is not None and math.isnan(budget_minutes):  # no range excludes it
+        raise UsageError("--budget-minutes: not a number of minutes")
     run_matrix(
         Asked(
             experiment=experiment,

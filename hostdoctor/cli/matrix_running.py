@@ -249,6 +249,12 @@ def _notes(experiment: Experiment, arms: dict[str, Arm]) -> list[str]:
     found = [note for arm in arms.values() for note in arm.notes]
     if experiment.load.repeats < 2:
         found.append("one repeat: whether this host repeats itself is not tested")
+    found += [
+        f"{variant.name}: files of its tier outlive a server: empty its folder before a matrix and before runs are"
+        " made again, or their prompts are found there"
+        for variant in experiment.variants
+        if variant.kind == "nvme" and not variant.struck
+    ]
     requests = experiment.load.requests * experiment.load.repeats
     if requests < 368:
         found.append(f"{requests} requests a cell over all repeats: an interval for p99 TTFT needs 368")

@@ -107,7 +107,9 @@ def render_matrix(document: MatrixDocument, style: Style, *, show_all: bool = Fa
     lines += ["", f"({LEGEND})"]
     if document.remedies:
         lines += ["", "What to try where it does not hold, in this order:"]
-        lines += [style.wrap(f"{n}. {one.text}", "  ", "     ") for n, one in enumerate(document.remedies, 1)]
+        lines += [
+            style.wrap(f"{n}. {printable(one.text, 600)}", "  ", "     ") for n, one in enumerate(document.remedies, 1)
+        ]
     lines += [style.wrap(printable(text, 600), "  note: ", "        ") for text in document.warnings]
     if show_all:
         lines += ["", *(_full(cell) for cell in document.cells)]
@@ -117,10 +119,10 @@ def render_matrix(document: MatrixDocument, style: Style, *, show_all: bool = Fa
 def _series(document: MatrixDocument, series: SeriesResult, style: Style) -> list[str]:
     colour = {"found": "bold", "none-inside": "ok", "never-holds": "warning", "not-told": "unknown"}[series.state]
     title = f" ({printable(series.title)})" if series.title else ""
-    lines = [style.paint(f"{series.series.label}{title}: {headline(series)}", colour)]
-    lines += [style.wrap(text, "  ", "    ") for text in series.decisions]
+    lines = [style.paint(f"{printable(series.series.label)}{title}: {headline(series)}", colour)]
+    lines += [style.wrap(printable(text, 600), "  ", "    ") for text in series.decisions]
     lines += _table(document, series)
-    lines += [style.wrap(_break(one), "  ", "    ") for one in series.breaks]
+    lines += [style.wrap(printable(_break(one), 600), "  ", "    ") for one in series.breaks]
     if series.basis == "one-run":
         lines.append("  no interval: one run of a cell, without its samples (--save-detailed, or more runs)")
     if series.basis == "runs":
@@ -209,7 +211,7 @@ def _break(one: Break) -> str:
 
 def _full(cell: CellResult) -> str:
     failed = f": {printable(cell.failure.reason)}" if cell.failure is not None else ""
-    return f"  {cell.cell.label}: {cell.judged.state}{failed or _figures(cell.judged)}"
+    return f"  {printable(cell.cell.label)}: {cell.judged.state}{failed or _figures(cell.judged)}"
 
 
 def _figures(judged: Judged) -> str:

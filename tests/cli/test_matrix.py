@@ -148,6 +148,14 @@ def test_the_file_is_as_its_schema_says(init: Init) -> None:
         ("repeats = 3", "repeats = 3\nrepeats = 4", ""),
         ('name = "B"', 'name = "A"', "variants: one is named twice"),
         ("contexts = [2048", "contexts = [8192", "grid.contexts: one is named twice"),
+        ('name = "B"', 'name = "a"', "variants: one is named twice"),  # a scheduler takes small letters alone
+        ('name = "B"', 'name = "B\\n"', "Expected `str` matching"),
+        ("request_rates = []", "request_rates = [1.0, 1.0000001]", "grid.request_rates: one is named twice"),
+        ("0.05\nconcurrency = [32]", "0.05\nconcurrency = [32, 32]", "mix.concurrency: one is named twice"),
+        ("0.05\nconcurrency = [32]", "0.05\nconcurrency = [1]", "mix.concurrency: 1 at once is no mix"),
+        ("4\nconcurrency = [32]", "4\nconcurrency = [8, 8]", "prefix.concurrency: one is named twice"),
+        ('"8000"]', '"8000", "a\\u0000b"]', "has a NUL in it"),
+        ("timeout_s = 3600.0", 'timeout_s = 3600.0\nenvironment = {"A=B" = "x"}', "'A=B' is no variable's name"),
     ],
 )
 def test_a_misspelt_file_is_refused_where_it_is_wrong(init: Init, before: str, after: str, said: str) -> None:
@@ -167,6 +175,7 @@ def test_a_misspelt_file_is_refused_where_it_is_wrong(init: Init, before: str, a
         (("--gpu", "nosuch"), 64, "not listed"),
         (("--gpu", "h100-80", "--kv-dtypes", "fp3"), 64, "fp3"),
         (("--gpu", "h100-80", "--rates", "0"), 64, "--rates"),
+        (("--gpu", "h100-80", "--reserve-percent", "nan"), 64, "--reserve-percent"),
         (("--gpu", "h100-80", "--output-tokens", "2048"), 64, "--output-tokens 2048"),
         (("--demo", "--tp", "9"), 64, "more ranks than the 8 GPUs"),
         (("--demo", "--nvme-dir", "relative"), 64, "--nvme-dir"),
@@ -199,6 +208,23 @@ def test_a_dry_run_prints_every_command_of_every_cell(init: Init) -> None:
     assert "--ignore-eos --temperature 0" in single
     assert "--save-result --save-detailed" in single
     assert sum(line.startswith("# struck: A: 131,072 tokens") for line in lines) == 4
+
+
+def test_a_mix_asks_for_no_more_long_prompts_than_outlast_its_short_ones(init: Init) -> None:
+    """400 requests and 8 warm-ups in 30 slots are 14 rounds; 2 × (2 × 14 + 32) long ones: each is made beforehand."""
+    ran = hostdoctor("matrix", "run", str(init("--gpu", "h100-80", "--repeats", "1")), "--dry-run")
+    long = next(line for line in ran.out.splitlines() if line.endswith(" &"))
+    assert "--num-prompts 120 --max-concurrency 2 " in long
+
+
+def test_a_tier_s_folder_is_to_be_empty_before(init: Init) -> None:
+    for name, options, wanted in (("no.toml", (), 0), ("d.toml", ("--nvme-dir", "/mnt/kv"), 1)):
+        ran = hostdoctor("matrix", "run", str(init("--gpu", "h100-80", *options, name=name)), "--dry-run")
+        assert (ran.out + ran.err).count("D: files of its tier outlive a server") == wanted
+
+
+def test_one_request_at_once_is_no_mix(init: Init) -> None:
+    assert read_experiment(init("--gpu", "h100-80", "--max-concurrency", "1")).mix is None
 
 
 def test_emitted_jobs_are_what_their_language_takes(init: Init, tmp_path: Path) -> None:
@@ -369,6 +395,32 @@ def test_what_is_not_one_matrix_is_refused_and_named(tmp_path: Path, more: dict[
     forced = hostdoctor("matrix", "boundary", folder, *SLO, "--force")
     assert forced.status == 0
     assert f"note: not one matrix: {said}" in forced.out
+
+
+def test_a_limit_or_a_budget_that_is_no_number_is_refused(init: Init, tmp_path: Path) -> None:
+    folder = wrote(tmp_path / "in", a=plain(2048, 4, 100.0, 10.0))
+    for words in (
+        ("boundary", str(folder), "--ttft-p99-ms", "nan"),
+        ("run", str(init("--gpu", "h100-80")), "--dry-run", "--budget-minutes", "nan"),
+    ):
+        ran = hostdoctor("matrix", *words)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (64, "", 1)
+        assert "not a number of" in ran.err
+
+
+def test_a_file_s_names_reach_no_terminal_as_they_are(tmp_path: Path) -> None:
+    hostile = plain(2048, 4, 100.0, 10.0, hostdoctor_variant="\x1b[31mred\n\nB", hostdoctor_kv_cache_dtype="\x9bfp8")
+    folder = wrote(tmp_path / "in", a=hostile)
+    ran = hostdoctor("matrix", "boundary", str(folder), *SLO, "--all")
+    assert ran.status == 0, ran.err
+    assert not set(ran.out) & {"\x1b", "\x9b"}
+    assert "[31mred B fp8: " in ran.out
+
+
+def test_no_request_at_once_and_no_token_are_no_cell(tmp_path: Path) -> None:
+    folder = wrote(tmp_path / "in", a=plain(2048, 4, 100.0, 10.0, hostdoctor_concurrency="0", hostdoctor_context="0"))
+    (cell,) = boundary(str(folder))["cells"]
+    assert (cell["cell"]["context"], cell["cell"]["concurrency"]) == (2048, 4)
 
 
 def test_what_cannot_be_placed_is_left_out_and_said(tmp_path: Path) -> None:

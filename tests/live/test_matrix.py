@@ -36,7 +36,15 @@ def write(port: int, tmp_path: Path) -> Write:
     """Return a function that writes an experiment: variants by their server's words, and the tables that differ."""
 
     def writer(variants: dict[str, tuple[str, ...]], **told: Any) -> Path:
-        usual = {"contexts": [40, 80], "concurrency": [1, 2], "requests": 4, "repeats": 2, "ready": 60, "slo": 5000}
+        usual = {
+            "contexts": [40, 80],
+            "concurrency": [1, 2],
+            "requests": 4,
+            "repeats": 2,
+            "ready": 60,
+            "slo": 5000,
+            "client": [],
+        }
         told = usual | told
         serve = [sys.executable, str(SERVER), "serve", "--port", str(port)]
         load = f"requests = {told['requests']}, requests_per_slot = {told.get('slot', 1)}, warm_ups = 0"
@@ -45,10 +53,12 @@ def write(port: int, tmp_path: Path) -> Write:
             'model = {name = "a/model"}',
             f"server = {{command = {json.dumps(serve)}, ready_timeout_s = {told['ready']}}}",
             "binding = {bind = false}",
-            f"client = {{command = {json.dumps([*serve[:2], 'bench'])}, timeout_s = 100}}",
+            f"client = {{command = {json.dumps([*serve[:2], 'bench'])}, timeout_s = 100, options = {told['client']}}}",
             f"grid = {{contexts = {told['contexts']}, concurrency = {told['concurrency']}, output_tokens = 2}}",
             f"load = {{{load}, repeats = {told['repeats']}}}",
         ]
+        if "mix" in told:
+            lines.append(f"mix = {told['mix']}")
         for name, args in variants.items():
             lines += ["[[variants]]", f'name = "{name}"', f"args = {json.dumps(args)}"]
         path = tmp_path / "experiment.toml"
@@ -92,6 +102,35 @@ def test_the_planted_boundary_is_found_over_http(write: Write, tmp_path: Path) -
     assert broken["watched"]
     assert "requests waiting" in [moved["signal"] for moved in broken["moved"]]
     assert document["remedies"][0]["name"] == "trim-history"
+
+
+MIX = {
+    "contexts": [40], "concurrency": [1], "requests": 6, "repeats": 1, "client": ["--prepare-ms", "80"],
+    "mix": "{short_context = 2002, long_context = 8002, concurrency = [2]}",
+}  # fmt: skip
+
+
+def shared(out: Path) -> bool:
+    """Tell whether the short requests of a mix of two found the long one there: they took twice as long as alone."""
+    (result,) = out.glob("runs/*/mix-*/r0/result.json")
+    ttfts = sorted(1000 * second for second in json.loads(result.read_text(encoding="utf-8"))["ttfts"])
+    return len(ttfts) == 6 and ttfts[3] >= ttft_ms(1985, 2, 1.0)
+
+
+def test_the_short_requests_of_a_mix_meet_the_long_ones(write: Write, tmp_path: Path) -> None:
+    """The long client takes 3.5 s to make its prompts; the short one waits until one of them was read."""
+    out = tmp_path / "out"
+    done = run(str(write({"A": ()}, **MIX)), "--out", str(out))
+    assert done.status == 0, done.err
+    assert shared(out)
+
+
+@pytest.mark.skipif(shutil.which("python3") is None, reason="the job asks with python3")
+def test_an_emitted_mix_waits_for_its_long_requests_too(write: Write, tmp_path: Path) -> None:
+    out = tmp_path / "jobs"
+    (job,) = run(str(write({"A": ()}, **MIX)), "--emit", "shell", "--out", str(out)).out.split()
+    subprocess.run((job,), check=True, env={"PATH": "/usr/bin:/bin"})
+    assert shared(out)
 
 
 def test_killed_at_any_point_and_resumed_it_makes_every_run_once(write: Write, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.path == "/metrics":
             told = {"num_requests_waiting": max(0, self.server.in_system - 1), "num_preemptions_total": 0}
+            told["prompt_tokens_total"] = self.server.served
             self.wfile.write("".join(f"vllm:{name} {value}\n" for name, value in told.items()).encode())
 
     def do_POST(self) -> None:
@@ -140,6 +141,7 @@ def bench(options: argparse.Namespace) -> None:
             with lock:
                 told.append((at, answer))
 
+    time.sleep(options.prepare_ms * options.num_prompts / 1000)
     began = time.monotonic()
     threads = [threading.Thread(target=loop) for _ in range(options.max_concurrency)]
     for thread in threads:
@@ -171,6 +173,9 @@ def main() -> None:
     parser.add_argument("--never-ready", choices=("", "exit", "hang"), default="")
     parser.add_argument("--error-every", type=int, default=0)
     parser.add_argument("--max-model-len", type=int)
+    parser.add_argument(
+        "--prepare-ms", type=float, default=0.0, help="to make a prompt; all are made before one is sent"
+    )
     for name in ("base-url", "endpoint", "model", "request-rate", "result-filename", "result-dir"):
         parser.add_argument(f"--{name}", default="")
     for name in ("num-prompts", "max-concurrency", "random-input-len", "random-output-len", "seed"):

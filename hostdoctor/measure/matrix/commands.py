@@ -9,7 +9,7 @@ from hostdoctor.measure.matrix.grid import CLOSED_LOOP, Cell, Series, long_slots
 from hostdoctor.measure.matrix.order import Run, seed_of
 from hostdoctor.measure.trial_server import default_ready_url
 
-ENDLESS = 1_000_000  # requests of the long client, which is ended when the short one is done
+LONG_BEFORE = 32  # long requests of a slot while the short client is still making its prompts
 METADATA = "hostdoctor_"
 _ROOM = 128  # of so many tokens one stays free
 
@@ -76,8 +76,20 @@ def clients(experiment: Experiment, run: Run, result: str, versions: dict[str, s
         experiment, run, _random(experiment, cell.context), max(1, cell.concurrency - many), result, versions or {}
     )
     long = _random(experiment, experiment.mix.long_context)
-    beside = _common(experiment, run, long, many, ENDLESS, seed_of(experiment, run) + 500_000)
+    requests = long_requests(experiment, cell)
+    beside = _common(experiment, run, long, many, requests, seed_of(experiment, run) + 500_000)
     return Clients(words=short, beside=beside)
+
+
+def long_requests(experiment: Experiment, cell: Cell) -> int:
+    """Return how many requests outlast the short ones of a mix; the client makes every prompt before it sends one.
+
+    A long request takes no less than a short one, so a slot answers no more of them; twice as many are asked for.
+    """
+    assert experiment.mix is not None
+    many = long_slots(experiment.mix, cell.concurrency)
+    short = requests_of(experiment, cell) + experiment.load.warm_ups
+    return many * (2 * -(-short // max(1, cell.concurrency - many)) + LONG_BEFORE)
 
 
 def _bench(

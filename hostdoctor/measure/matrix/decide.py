@@ -129,7 +129,7 @@ def remedies(told: Sequence[Told], base: Told, concurrency: Sequence[int]) -> tu
         "trim-history": _trim(base.boundary.rows, max(concurrency)),
         "prefix-caching": _prefix(base),
         "kv-precision": _precision(told, base),
-        "cap-long-sessions": _cap(base.boundary.rows),
+        "cap-long-sessions": _cap(base.boundary),
         "kv-to-ram": _to_ram(told, base),
     }
     return tuple(Remedy(name=name, text=made[name][0], measured=made[name][1]) for name in ORDER)
@@ -139,6 +139,8 @@ def _trim(rows: Sequence[Row], most: int) -> tuple[str, bool]:
     held = [row.context for row in rows if row.holds_to == most]
     if held:
         return f"Trim histories to {max(held):,} tokens: {most} at once hold there.", True
+    if any(row.breaks_at is None and row.struck_from is None for row in rows):
+        return f"Trim histories: not told whether {most} at once hold at a shorter context.", False
     return f"Trim histories: alone not enough, {most} at once hold at no context of the grid.", True
 
 
@@ -159,7 +161,7 @@ def _precision(told: Sequence[Told], base: Told) -> tuple[str, bool]:
         return "Keep KV in 8 bits (fp8), checked on long-context tasks (not measured).", False
     best = max(lower, key=lambda one: _held(one.boundary.rows))
     dtype = best.series.kv_cache_dtype
-    return f"Keep KV in {dtype}, checked on long-context tasks: {_against(best, base)}.", True
+    return f"Keep KV in {dtype}, checked on long-context tasks: {_against(best, base)}.", _is_told(best, base)
 
 
 def _is_lower(series: Series, base: Series) -> bool:
@@ -167,8 +169,10 @@ def _is_lower(series: Series, base: Series) -> bool:
     return same and series.kv_cache_dtype.startswith(_LOWER) and series.kv_cache_dtype != base.kv_cache_dtype
 
 
-def _cap(rows: Sequence[Row]) -> tuple[str, bool]:
-    held = [row for row in rows if row.holds_to is not None]
+def _cap(boundary: Boundary) -> tuple[str, bool]:
+    if boundary.state == "not-told":
+        return "Cap how many long sessions run at once: not told how many hold.", False
+    held = [row for row in boundary.rows if row.holds_to is not None]
     if not held:
         return "Cap how many long sessions run at once: no context of the grid holds.", True
     return f"Cap sessions of {held[-1].context:,} tokens at {held[-1].holds_to} at once.", True
@@ -178,10 +182,16 @@ def _to_ram(told: Sequence[Told], base: Told) -> tuple[str, bool]:
     found = [one for one in told if one.kind == "kv-ram" and one.series.kv_cache_dtype == base.series.kv_cache_dtype]
     if not found:
         return "Only then KV to RAM (not measured).", False
-    return f"Only then KV to RAM: {_against(found[0], base)}.", True
+    return f"Only then KV to RAM: {_against(found[0], base)}.", _is_told(found[0], base)
+
+
+def _is_told(one: Told, base: Told) -> bool:
+    return "not-told" not in (one.boundary.state, base.boundary.state)
 
 
 def _against(one: Told, base: Told) -> str:
+    if not _is_told(one, base):
+        return f"not told whether it holds more than {base.series.label}"
     mine = {row.context: row.holds_to or 0 for row in one.boundary.rows}
     theirs = {row.context: row.holds_to or 0 for row in base.boundary.rows}
     gains = [f"{mine[c]} instead of {theirs[c]} at {c:,} tokens" for c in mine if mine[c] > theirs.get(c, 0)]

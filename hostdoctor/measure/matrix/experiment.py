@@ -1,6 +1,8 @@
 """The experiment file: what is served, how it is driven, which cells there are, what they must keep to."""
 
 import math
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +17,7 @@ Cut = Literal["grid", "mix", "prefix"]
 Tokens = Annotated[int, msgspec.Meta(ge=2, le=10**8)]
 Many = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
-Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$(?!\n)")]
 MAX_CELLS = 20_000
 
 
@@ -184,13 +186,16 @@ def _no_slo(experiment: Experiment) -> str | None:
 
 def _twice(experiment: Experiment) -> str | None:
     grid = experiment.grid
-    names = [variant.name for variant in experiment.variants]
-    lists = {
+    mix, prefix = experiment.mix, experiment.prefix
+    names = [re.sub("[._]", "-", variant.name).lower() for variant in experiment.variants]  # as jobs are named
+    lists: dict[str, Sequence[object]] = {
         "variants": names,
         "grid.contexts": grid.contexts,
         "grid.concurrency": grid.concurrency,
         "grid.kv_cache_dtypes": grid.kv_cache_dtypes,
-        "grid.request_rates": grid.request_rates,
+        "grid.request_rates": [f"{rate:g}" for rate in grid.request_rates],
+        "mix.concurrency": mix.concurrency if mix else (),
+        "prefix.concurrency": prefix.concurrency if prefix else (),
     }
     return next((f"{name}: one is named twice" for name, told in lists.items() if len(set(told)) < len(told)), None)
 
@@ -221,8 +226,36 @@ def _no_contract(experiment: Experiment) -> str | None:
 def _too_many(experiment: Experiment) -> str | None:
     grid = experiment.grid
     series = len(experiment.variants) * len(grid.kv_cache_dtypes) * max(1, len(grid.request_rates))
-    count = series * len(grid.contexts) * len(grid.concurrency) * experiment.load.repeats
+    cuts = (cut for cut in (experiment.mix, experiment.prefix) if cut is not None)
+    cells = len(grid.contexts) * len(grid.concurrency) + sum(len(cut.concurrency) for cut in cuts)
+    count = series * cells * experiment.load.repeats
     return f"{count} runs: more than {MAX_CELLS}" if count > MAX_CELLS else None
 
 
-_FINDINGS = (_no_slo, _twice, _no_room_for_a_prompt, _unknown_variant, _no_contract, _too_many)
+def _lonely_mix(experiment: Experiment) -> str | None:
+    lonely = experiment.mix is not None and min(experiment.mix.concurrency) < 2
+    return "mix.concurrency: 1 at once is no mix: a long request and a short one are 2" if lonely else None
+
+
+def _no_words(experiment: Experiment) -> str | None:
+    """Tell of words and variables that no process can be started with."""
+    if any("\0" in word for word in _words(experiment)):
+        return "a word or a variable has a NUL in it: no process can be started with that"
+    told = [experiment.server.environment, experiment.client.environment]
+    told += [variant.environment for variant in experiment.variants]
+    names = (name for variables in told for name in variables)
+    return next((f"environment: {n!r} is no variable's name" for n in names if not _VARIABLE.fullmatch(n)), None)
+
+
+def _words(experiment: Experiment) -> Iterator[str]:
+    server, client = experiment.server, experiment.client
+    yield from (*server.command, *client.command, *client.options, experiment.model.name, experiment.model.tokenizer)
+    for variant in experiment.variants:
+        yield from (*variant.args, *variant.environment.values())
+    yield from (*server.environment.values(), *client.environment.values())
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FINDINGS = (
+    _no_slo, _twice, _no_room_for_a_prompt, _unknown_variant, _no_contract, _too_many, _lonely_mix, _no_words,
+)  # fmt: skip

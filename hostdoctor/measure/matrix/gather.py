@@ -75,7 +75,8 @@ def _label(run: RunResult, name: str) -> str | None:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() and 0 < len(text) < 10 else None
+    is_count = text is not None and text.isascii() and text.isdecimal() and len(text) < 10
+    return (int(text) or None) if is_count and text is not None else None
 
 
 def _tokens(run: RunResult) -> float | None:
@@ -115,23 +116,28 @@ def _cell(one: _Placed, context: int) -> Cell:
     rate = CLOSED_LOOP if run.request_rate in (None, "inf") else f"{run.request_rate:g}"
     cut = _CUTS.get(_label(run, "cut") or "grid", "grid")
     series = Series(
-        variant=_variant(run, one.name),
-        kv_cache_dtype=_label(run, "kv_cache_dtype") or "auto",
+        variant=_name(_variant(run, one.name)),
+        kv_cache_dtype=_name(_label(run, "kv_cache_dtype") or "auto"),
         request_rate=rate if cut == "grid" else CLOSED_LOOP,
     )
     return Cell(series=series, cut=cut, context=context, concurrency=one.many)
+
+
+def _name(text: str) -> str:
+    """Return what a file calls something, fit for one line: no control characters, 40 at most."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:40] or "?"
 
 
 def _variant(run: RunResult, name: str) -> str:
     """Return the variant that a file tells, else that its folder or name does."""
     told = _label(run, "variant") or run.labels.get("label")
     if told is not None:
-        return told[:40]
+        return told
     parts = PurePath(name).parts
     for part in reversed(parts[:-1]):
         sweep = _SWEEP.search(part)
         if sweep is not None:
-            return sweep[1][:40] or part[:40]
+            return sweep[1] or part
     if len(parts) > 1:
-        return parts[0][:40]
-    return _REPEAT.sub("", PurePath(name).stem)[:40] or "results"
+        return parts[0]
+    return _REPEAT.sub("", PurePath(name).stem) or "results"

@@ -23,12 +23,17 @@ Verdicts = Mapping[Cell, Judged]
 
 
 def seed_of(experiment: Experiment, run: Run) -> int:
-    """Return a run's seed: its own for every cell and repeat, the same for every variant, so that prompts are too."""
+    """Return a run's seed: its own for every cell, rate and repeat; variants share it, so their prompts are the same.
+
+    Files of a tier on NVMe outlive their server: another rate with the same prompts would find them there.
+    """
     cells = cells_of(experiment, run.cell.series)
     place = [(c.cut, c.context, c.concurrency) for c in cells].index(
         (run.cell.cut, run.cell.context, run.cell.concurrency)
     )
-    return 1_000_000 * experiment.load.seed + run.repeat * len(cells) + place + 1
+    rates = list(dict.fromkeys(series.request_rate for series in all_series(experiment)))
+    block = rates.index(run.cell.series.request_rate) * experiment.load.repeats + run.repeat
+    return 1_000_000 * experiment.load.seed + block * len(cells) + place + 1
 
 
 def blocks(experiment: Experiment) -> tuple[Run, ...]:

@@ -18,7 +18,7 @@ from hostdoctor.measure.matrix.grid import Cell, Series
 from hostdoctor.measure.matrix.judge import MAX_FAILED_SHARE, Judged, failure, judge, settled
 from hostdoctor.measure.matrix.model import Failure, Plan, RunRecord, Signals
 from hostdoctor.measure.matrix.order import Run, next_run, runs_left, seed_of
-from hostdoctor.measure.matrix.signals import Beside
+from hostdoctor.measure.matrix.signals import Beside, prompts_read
 from hostdoctor.measure.serving import (
     READY_ANSWER_S,
     ending,
@@ -41,7 +41,8 @@ from hostdoctor.sources.children import Child
 from hostdoctor.sources.readiness import answers
 
 LOG_LINES = 12
-BESIDE_S = 2.0  # for the long requests of a mix to be there before the short ones
+BESIDE_S = 2.0  # for the long requests of a mix to be there, where the engine does not tell
+BESIDE_POLL_S = 0.2
 
 
 class AddressTakenError(MeasureError):
@@ -244,12 +245,13 @@ class Session:
             step = Step(tier="cpus-only", cpus=self._plan.client_cpus)
         environment = os.environ | experiment.client.environment
         before = seen(folder / RESULT)
+        before_long = prompts_read(metrics_url(experiment)) if words.beside else None
         with ExitStack() as stack:
             long = None
             if words.beside:
                 log = folder / "beside.log"
                 long = stack.enter_context(started("the long client", step, words.beside, environment, log, self._left))
-                time.sleep(BESIDE_S)
+                self._wait_at_work(long, before_long)
             client = stack.enter_context(
                 started("the client", step, words.words, environment, folder / "client.log", self._left)
             )
@@ -265,6 +267,21 @@ class Session:
                 raise MeasureError(f"the long client ended before the short one: {ending(long)}")
         want_alive(server)
         return signals, kept_result(folder / RESULT, folder / RESULT, before)[0]
+
+    def _wait_at_work(self, long: Child, before: float | None) -> None:
+        """Wait until the engine has read a prompt of the long client; raise MeasureError where it never does."""
+        if before is None:
+            time.sleep(BESIDE_S)
+            return
+        experiment, server = self._plan.experiment, self._server
+        assert server is not None
+        deadline = time.monotonic() + experiment.client.timeout_s
+        while (prompts_read(metrics_url(experiment)) or 0.0) <= before:
+            want_alive(server)
+            if long.wait(BESIDE_POLL_S):
+                raise MeasureError(f"the long client ended before the short one: {ending(long)}")
+            if time.monotonic() > deadline:
+                raise MeasureError(f"the long client sent nothing within {experiment.client.timeout_s:g} s")
 
     def last_lines(self) -> tuple[str, ...]:
         """Return the last lines of its output."""

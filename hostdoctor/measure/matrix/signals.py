@@ -87,6 +87,19 @@ class Beside:
             return DiskWatch(source, disks)
 
 
+def prompts_read(url: str) -> float | None:
+    """Return how many tokens of prompts an engine has read since its start, None where it does not tell."""
+    from hostdoctor.parsers.prometheus import parse_prometheus
+    from hostdoctor.sources.web import read_url
+
+    try:
+        told = parse_prometheus(read_url(url, METRICS_PERIOD_S), url)
+    except HostdoctorError:
+        return None
+    found = [value for name, value in told.items() if name.endswith(":prompt_tokens_total")]
+    return sum(found) if found else None
+
+
 def pressure(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, float]:
     """Return the share of the time in which some task waited, for each resource that the kernel tells."""
     found = {}

@@ -76,6 +76,19 @@ def test_remedies_come_in_their_order_with_what_was_measured() -> None:
     assert remedies((whole,), whole, COLUMNS) == ()
 
 
+def test_remedies_claim_nothing_where_nothing_is_told() -> None:
+    open_ = {(c, m): Judged(state="neither", is_in=True, repeats=3) for c in CONTEXTS for m in COLUMNS}
+    base = Told(Series(variant="A"), "vram", boundary(CONTEXTS, COLUMNS, open_, {}), {})
+    ram = Told(Series(variant="C"), "kv-ram", base.boundary, {})
+    found = {one.name: one for one in remedies((base, ram), base, COLUMNS)}
+    assert found["trim-history"].text == "Trim histories: not told whether 16 at once hold at a shorter context."
+    assert found["cap-long-sessions"].text == "Cap how many long sessions run at once: not told how many hold."
+    assert found["kv-to-ram"].text == "Only then KV to RAM: not told whether it holds more than A."
+    assert not any(one.measured for one in found.values())
+    never = series("A", "vram", (0, 0, 0))
+    assert "alone not enough" in remedies((never,), never, COLUMNS)[0].text
+
+
 def seen(*, narrow: bool, **told: float) -> Signals:
     """Return what was seen in ten seconds."""
     return Signals(

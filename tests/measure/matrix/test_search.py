@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from hostdoctor.measure.matrix.experiment import Experiment, Prefix, Struck
 from hostdoctor.measure.matrix.grid import Cell, all_series, cells_of, open_cells, slices, struck_cells
@@ -98,6 +99,17 @@ def test_a_seed_is_shared_by_variants_and_by_nothing_else() -> None:
         seeds.setdefault(seed_of(asked, run), set()).add(place)
     assert len(seeds) == 2 * 2 * 2
     assert all(len(places) == 1 for places in seeds.values())
+
+
+def test_rates_have_seeds_of_their_own() -> None:
+    """A tier's files outlive the server of one rate: the next is not to find its prompts there."""
+    asked = experiment(contexts=(2048,), concurrency=(1, 4), repeats=2)
+    asked = replace(asked, grid=replace(asked.grid, request_rates=(1.0, 4.0)))
+    by_rate: dict[str, set[int]] = {}
+    for run in blocks(asked):
+        by_rate.setdefault(run.cell.series.request_rate, set()).add(seed_of(asked, run))
+    assert [len(seeds) for seeds in by_rate.values()] == [4, 4]
+    assert not set.intersection(*by_rate.values())
 
 
 def test_cells_know_their_cuts_and_what_is_struck() -> None:
