@@ -1,5 +1,6 @@
 """Options and fixtures for the whole suite, and how it is shared out over the cores."""
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite expected.json beside each host; read the diff"
     )
+
+
+def pytest_configure() -> None:
+    """Have signals end things again that a caller in the background (``nohup``, ``&``) has ignored: tests send them."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.hookimpl(optionalhook=True)
