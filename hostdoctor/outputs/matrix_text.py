@@ -71,7 +71,8 @@ def _cell_commands(plan: Plan, run: Run, folder: str) -> list[str]:
     words = clients(plan.experiment, run, result, plan.versions)
     bound = ("taskset", "-c", plan.client_cpus) if plan.client_cpus else ()
     lines = [f"# {cell.label}: {requests_of(plan.experiment, cell)} requests"]
-    lines += [f"{shlex.join((*bound, *words.beside))} &"] if words.beside else []
+    if words.beside:
+        lines += [f"{shlex.join((*bound, *words.beside))} &", "# when the engine has read a prompt of it"]
     lines.append(shlex.join((*bound, *words.words)))
     return [*lines, "kill $!"] if words.beside else lines
 
