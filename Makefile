@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# One more than there are cores: some tests wait for real time.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 READY := $(VENV)/.ready
 # What some tests meet for real; without root or apt-get those tests are skipped and say so. The service of Debian's
 # prometheus is kept from starting: it would listen to everybody.
@@ -26,7 +28,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/pytest --numprocesses=auto
+	$(BIN)/pytest --numprocesses=$(WORKERS)
 
 # The real vLLM on CPUs: some minutes and 3.5 GB the first time; not part of `make test`.
 test-e2e: $(READY)

@@ -8,9 +8,9 @@ import pytest
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-# One boot, one set of doubles, one build serves all tests of a folder: they stay on one worker. So do those of a file,
-# for what its fixtures cost; these cost nothing.
-TOGETHER = ("lab", "live", "packaging")
+# One boot, one build serves all tests of a folder: they stay on one worker. So do those of a file, for what its
+# fixtures cost; these cost nothing.
+TOGETHER = ("lab", "packaging")
 SPREAD = ("corpus", "parsers")
 
 
