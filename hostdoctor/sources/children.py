@@ -8,15 +8,16 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess  # noqa: TID251  starts the keeper
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hostdoctor.errors import OutputError
-from hostdoctor.sources.keeper import KILL_WAIT_S, descendants
+from hostdoctor.sources.keeper import ENDING, KILL_WAIT_S, descendants
 
 KEEPER = Path(__file__).with_name("keeper.py")
 _SLACK_S = 5.0
@@ -59,7 +60,7 @@ class Child:
         self._is_over = False
         command = (sys.executable, "-I", "-S", str(KEEPER), str(grace_s), *argv)
         try:
-            with log.open("wb") as output:
+            with log.open("wb") as output, _signals_kept_back():
                 self._keeper = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE,
@@ -68,9 +69,9 @@ class Child:
                     env=dict(environment),
                     start_new_session=True,
                 )
+                _kept.add(self)
         except OSError as error:
             raise OutputError(f"{log}: {error.strerror}") from error
-        _kept.add(self)
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so long for its end, and tell whether it has ended or was refused."""
@@ -140,6 +141,16 @@ class Child:
             self.ended = Ended(event["ended"], event["at"])
         elif "left" in event:
             self.left = tuple(event["left"])
+
+
+@contextlib.contextmanager
+def _signals_kept_back() -> Iterator[None]:
+    """Have signals that end this process wait: nobody would end what is just being started. The keeper lets them in."""
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
 
 @atexit.register

@@ -20,6 +20,7 @@ import sys
 import time
 
 READY = 3
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 KILL_WAIT_S = 10.0  # a process in D state does not end; it is named, not waited for
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _POLL_S = 0.02
@@ -57,9 +58,12 @@ def main() -> None:
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     wakeups = _wake_on_signals()
     reading, writing = os.pipe()
+    # Kept back until the command has the usual handlers: one that came before would be lost on it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     pid = os.fork()
     if pid == 0:
         _become(libc, os.getppid(), writing, argv)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     os.close(writing)
     _watch(pid, reading, wakeups)
     _say({"left": _end_all(grace_s)})
@@ -72,8 +76,9 @@ def _become(libc: ctypes.CDLL, keeper: int, writing: int, argv: list[str]) -> No
         if os.getppid() != keeper:
             os._exit(1)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+        for number in (*ENDING, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         os.dup2(writing, READY, inheritable=True)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
@@ -89,7 +94,7 @@ def _wake_on_signals() -> int:
     for end in (reading, writing):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(writing)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in (*ENDING, signal.SIGCHLD):
         signal.signal(number, lambda _number, _frame: None)
     return reading
 
@@ -119,7 +124,7 @@ def _has_ended(pid: int, signals: bytes) -> bool:
     ended = dict(_reaped())
     if pid in ended:
         _say({"ended": ended[pid], "at": at})
-    return pid in ended or any(number in signals for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
+    return pid in ended or any(number in signals for number in ENDING)
 
 
 def _reaped() -> list[tuple[int, int]]:

@@ -7,12 +7,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hostdoctor.errors import OutputError, Terminated
 from hostdoctor.placement.applying import Step
 from hostdoctor.placement.becoming import bound_argv
+from hostdoctor.sources import children
 from hostdoctor.sources.children import Child, stop_all
 
 STUBBORN = """
@@ -54,6 +56,30 @@ def test_its_status_its_output_and_its_binding(tmp_path: Path) -> None:
     assert one.ended.at > one.started_at
     assert one.stop() == ()
     assert one.last_words() == f"said [{cpu}]"
+
+
+def test_a_signal_while_a_command_is_started_waits_until_it_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Signalled(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **named: Any) -> None:
+            super().__init__(*words, **named)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def end(*_: object) -> None:
+        raise Terminated(143)
+
+    monkeypatch.setattr("hostdoctor.sources.children.subprocess.Popen", Signalled)
+    former = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(Terminated):
+            child(tmp_path, "sleep", "600")
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    (kept,) = children._kept
+    stop_all()
+    assert kept.processes() == ()
+    assert children._kept == set()
 
 
 def test_a_command_that_is_not_there_and_a_binding_that_is_not_permitted(tmp_path: Path) -> None:
