@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess  # noqa: TID251  a caller that is killed
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -64,7 +65,7 @@ def test_a_signal_while_a_command_is_started_waits_until_it_is_kept(
     class Signalled(subprocess.Popen[bytes]):
         def __init__(self, *words: Any, **named: Any) -> None:
             super().__init__(*words, **named)
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # not to another thread of the runner
 
     def end(*_: object) -> None:
         raise Terminated(143)
