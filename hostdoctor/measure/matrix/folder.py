@@ -17,7 +17,6 @@ from hostdoctor.measure.trial_files import (
     HOST,
     PLAN,
     RECORD,
-    RESULT,
     fresh_folder,
     held,
     make_folder,
@@ -114,10 +113,6 @@ class Folder:
     def relative(self, path: Path) -> str:
         """Return a file's name as seen from the folder."""
         return str(path.relative_to(self.path))
-
-    def result_path(self, run: Run) -> Path:
-        """Return where a run's raw result is kept."""
-        return self._of(run) / RESULT
 
     def _of(self, run: Run) -> Path:
         return self.path / "runs" / run.cell.series.slug / run.cell.slug / f"r{run.repeat}"
