@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 # One boot, one build serves all tests of a folder: they stay on one worker. So do those of a file, for what its
-# fixtures cost; these cost nothing.
+# fixtures cost; those of some folders cost nothing, but for what one file unpacks.
 TOGETHER = ("lab", "packaging")
 SPREAD = ("corpus", "parsers")
+UNPACKING = "tests/corpus/test_hwloc_corpus.py"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +44,6 @@ def scope(nodeid: str) -> str:
     """Return what a test must stay together with, by its node id: ``tests/lab/test_map.py::test_x``."""
     path = nodeid.partition("::")[0]
     folder = path.removeprefix("tests/").partition("/")[0]
-    if folder in SPREAD:
+    if folder in SPREAD and path != UNPACKING:
         return nodeid
     return path.rpartition("/")[0] if folder in TOGETHER else path
