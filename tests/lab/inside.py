@@ -164,7 +164,7 @@ def filtered(how: str) -> tuple[str, ...]:
 
 def compared(name: str, *options: str) -> tuple[str, ...]:
     """Return hostdoctor's arguments for an experiment whose files are left beside its answer."""
-    plain = ("--pairs", "4", "--no-control", "--warm-ups", "0", "--format", "json")
+    plain = ("--pairs", "6", "--no-control", "--warm-ups", "0", "--format", "json")
     walk = (sys.executable, "-m", "tests.lab.walking")
     return ("compare", "--out", str(OUT / name / "experiment"), *plain, *options, "--", *walk)
 

@@ -145,7 +145,7 @@ def test_a_terminated_measurement_keeps_what_was_measured(tmp_path: Path) -> Non
 
 
 def test_progress_is_shown_on_a_terminal_alone() -> None:
-    words = ("measure", "memory", "--size-mib", "8", "--rounds", "8", "--warmup", "0.5", "--quick")
+    words = ("measure", "memory", "--size-mib", "4", "--rounds", "2", "--warmup", "0.2", "--quick")
     terminal, other = pty.openpty()
     with subprocess.Popen(
         (sys.executable, "-m", "hostdoctor", *words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=other

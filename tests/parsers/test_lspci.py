@@ -1,11 +1,12 @@
 """lspci's lists: made-up functions printed as pciutils prints them, whole, mangled, cut and hostile."""
 
 import contextlib
+import re
 import time
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hostdoctor.errors import ParseError
@@ -34,6 +35,7 @@ GPU = """
 \tKernel driver in use: nvidia
 \tKernel modules: nvidia_drm, nouveau
 """.lstrip("\n")
+ADDRESS = re.compile(r"[0-9a-f:]{4,}\.[0-7] ")
 
 
 def one(text: str) -> LspciFunction:
@@ -92,6 +94,8 @@ def test_cut_lists_give_no_other_link(functions: list[LspciFunction], data: st.D
     text = render_list(functions)
     first = data.draw(st.integers(0, len(text)))
     last = data.draw(st.integers(first, len(text)))
+    cut = first > 0 and text[first - 1] != "\n"
+    assume(not (cut and ADDRESS.match(text, first)))  # without its domain an address is another function's
     expected = {function.bdf: function.link for function in functions}
     try:
         listing = parse_lspci(text[first:last])

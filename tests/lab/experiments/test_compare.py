@@ -10,7 +10,7 @@ from tests.lab.results import Guest
 pytestmark = pytest.mark.lab
 
 WHERE = {"near": ("0-3", "0"), "far": ("4-7", "1")}
-PAIRS = 4
+PAIRS = 6
 
 
 @pytest.fixture(scope="module")
