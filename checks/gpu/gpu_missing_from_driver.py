@@ -28,7 +28,12 @@ def gpu_missing_from_driver(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     if host.system.container or "env.NVIDIA_VISIBLE_DEVICES" in host.settings:
         why = "in a container" if host.system.container else "NVIDIA_VISIBLE_DEVICES is set"
         subset = f"{why}: not every GPU of the host has to be visible"
-        yield _lost(gone) if gone else Skip(kind="not-applicable", reason=subset)
+        if gone:
+            yield _lost(gone)
+        elif host.nvidia.state in ("error", "timeout"):  # it has not found again what it lost before
+            yield Skip(kind="no-evidence", reason=f"the driver does not answer ({host.nvidia.state})")
+        else:
+            yield Skip(kind="not-applicable", reason=subset)
         return
     virtual = {device.bdf for device in host.pci_devices if device.is_virtual_function}
     gpus = [gpu for gpu in host.gpus if gpu.bdf not in virtual]

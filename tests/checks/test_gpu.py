@@ -147,6 +147,13 @@ class TestMissingFromDriver:
     def test_a_subset_is_not_judged(self, more: dict[str, Any]) -> None:
         assert quiet(gpu_missing_from_driver, fallen(**more)) == "not-applicable"
 
+    @pytest.mark.parametrize("nvidia", [answer("timeout"), answer("error", MISMATCH)])
+    @pytest.mark.parametrize("more", [{"system": POD}, {"settings": VISIBLE}])
+    def test_a_subset_whose_driver_stopped_answering_is_not_known(
+        self, nvidia: NvidiaDriver, more: dict[str, Any]
+    ) -> None:
+        assert quiet(gpu_missing_from_driver, fallen(nvidia=nvidia, **more)) == "no-evidence"
+
     @pytest.mark.parametrize(
         "nvidia", [answer(None), answer("timeout", count=2), answer("error", MISMATCH), answer("absent"), answer("ok")]
     )
