@@ -1,13 +1,17 @@
 """Needs that several checks share: each returns None when met, else the Skip to report."""
 
 from hostdoctor.diagnosis.api import Ask, in_scope
-from hostdoctor.diagnosis.report import Skip
-from hostdoctor.facts import Gpu, Host
+from hostdoctor.diagnosis.report import Skip, SkipKind
+from hostdoctor.facts import UNLISTED_NODE, Gpu, Host
 
 
 def gpus(host: Host, ask: Ask) -> Skip | None:
     """Want at least one GPU in scope."""
-    return None if in_scope(host, ask) else Skip(kind="not-applicable", reason="no GPU in scope")
+    if in_scope(host, ask):
+        return None
+    if not host.gpus and _not_listed(host, "gpus"):
+        return Skip(kind="no-evidence", reason="no source lists the GPUs")
+    return Skip(kind="not-applicable", reason="no GPU in scope")
 
 
 def several_cpu_nodes(host: Host, ask: Ask) -> Skip | None:
@@ -16,6 +20,8 @@ def several_cpu_nodes(host: Host, ask: Ask) -> Skip | None:
         return Skip(kind="no-evidence", reason="NUMA nodes are not known")
     if len(cpu_nodes(host)) > 1:
         return None
+    if nodes_missing(host):
+        return Skip(kind="no-evidence", reason="a device names a NUMA node that the host does not list")
     return Skip(kind="not-applicable", reason="one CPU node: nothing to place")
 
 
@@ -26,7 +32,15 @@ def not_one_cpu_node(host: Host, ask: Ask) -> Skip | None:
 
 def nvme(host: Host, ask: Ask) -> Skip | None:
     """Want at least one NVMe controller."""
-    return None if host.nvme else Skip(kind="not-applicable", reason="no NVMe controller known")
+    if host.nvme:
+        return None
+    kind: SkipKind = "no-evidence" if _not_listed(host, "nvme") else "not-applicable"
+    return Skip(kind=kind, reason="no NVMe controller known")
+
+
+def _not_listed(host: Host, devices: str) -> bool:
+    """Tell whether nobody told which devices of a kind there are: none known is then not none."""
+    return any(gap.fact in ("pci_devices", devices) for gap in host.gaps)
 
 
 def live(host: Host, ask: Ask) -> Skip | None:
@@ -78,6 +92,16 @@ def node_known(host: Host, gpu: Gpu) -> bool:
     every = frozenset(cpu_nodes(host)) or frozenset(node for other in host.gpus for node in other.numa_nodes)
     near = frozenset(gpu.numa_nodes)
     return bool(near) and (len(every) < 2 or not near >= every)
+
+
+def nodes_missing(host: Host) -> bool:
+    """Tell whether a device is said to be on a node that the host does not list: the list is then not whole."""
+    return any(gap.fact.endswith(".numa_node") and gap.reason.endswith(UNLISTED_NODE) for gap in host.gaps)
+
+
+def one_cpu_node(host: Host) -> bool:
+    """Tell whether the host is known to have no second node with CPUs."""
+    return bool(host.numa_nodes) and len(cpu_nodes(host)) <= 1 and not nodes_missing(host)
 
 
 def memory_plan(host: Host, ask: Ask) -> Skip | None:

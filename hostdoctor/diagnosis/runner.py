@@ -8,7 +8,7 @@ import msgspec
 
 from hostdoctor.diagnosis.accept import Accept
 from hostdoctor.diagnosis.api import Ask, Rule, gpu_label, in_scope
-from hostdoctor.diagnosis.needs import cpu_nodes, node_known
+from hostdoctor.diagnosis.needs import node_known, one_cpu_node
 from hostdoctor.diagnosis.report import SEVERITIES, Accepted, CheckResult, Finding, Report, Severity, Skip, Status
 from hostdoctor.errors import Terminated, described
 from hostdoctor.facts import Host
@@ -61,9 +61,8 @@ def why_unknown(host: Host, ask: Ask) -> str | None:
     listing = next((gap for gap in host.gaps if gap.fact == "pci_devices"), None)
     if host.is_live and listing is not None and not host.gpus:
         return f"PCI functions cannot be listed ({listing.source}: {listing.reason})"
-    one_node = bool(host.numa_nodes) and len(cpu_nodes(host)) <= 1
     lost = [gpu_label(host, gpu) for gpu in in_scope(host, ask) if not node_known(host, gpu)]
-    if lost and not one_node:
+    if lost and not one_cpu_node(host):
         return f"no source tells the NUMA node of {', '.join(lost)}"
     return None
 

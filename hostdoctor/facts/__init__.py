@@ -4,6 +4,7 @@ from hostdoctor.facts.base import Fact
 from hostdoctor.facts.history import Baseline, KnownDevice, KnownNode, PlacedBefore
 from hostdoctor.facts.model import (
     SCHEMA_VERSION,
+    UNLISTED_NODE,
     Allowed,
     BlockDevice,
     Cgroup,
@@ -45,6 +46,7 @@ from hostdoctor.facts.processes import MemorySource, Process, ProcessMemory
 
 __all__ = [
     "SCHEMA_VERSION",
+    "UNLISTED_NODE",
     "Allowed",
     "Baseline",
     "BlockDevice",

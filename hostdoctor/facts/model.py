@@ -16,6 +16,9 @@ NodeKind = Literal["cpu+memory", "cpu-only", "memory-only", "gpu-memory", "empty
 GapKind = Literal["not-told", "missing", "denied", "timeout", "unreadable", "error"]
 
 
+UNLISTED_NODE = "but the host lists no such node"  # how a gap's reason ends that has a device's node refused
+
+
 class Gap(Fact, frozen=True, kw_only=True):
     """A fact that could not be established: which one, from which source, and why."""
 

@@ -56,8 +56,9 @@ def counts(host: Host, in_scope: int | None = None) -> str:
     if in_scope is not None and in_scope < len(host.gpus):
         gpus = f"{in_scope} of {gpus}"
     listed = bool(host.pci_devices)
+    untold = any(gap.fact == "nvme" for gap in host.gaps)
     parts = [gpus] if host.gpus or listed else []
     parts += [plural(len(host.numa_nodes), "NUMA node")] if host.numa_nodes else []
     parts += [plural(len(host.nics), "NIC")] if host.nics or listed else []
-    parts += [plural(len(host.nvme), "NVMe drive")] if host.nvme or listed else []
+    parts += [plural(len(host.nvme), "NVMe drive")] if host.nvme or (listed and not untold) else []
     return ", ".join(parts) or "no device told"

@@ -69,6 +69,7 @@ class Collector:
         self.functions: list[Element] = []
         self.packages: dict[str, Element] = {}
         self.matrices: list[Matrix] = []
+        self.has_nvlinks = False
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         """Take a start tag."""
@@ -81,6 +82,8 @@ class Collector:
             self.matrices.append(self._matrix)
         elif self._matrix is not None:
             self._part(tag, attributes)
+        elif tag == "distances2hetero":
+            self.has_nvlinks |= attributes.get("name") == "NVLinkBandwidth"
         elif tag == "topology":
             self.version = attributes.get("version", "1")
 

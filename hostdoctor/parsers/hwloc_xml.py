@@ -73,7 +73,7 @@ def parse_hwloc_xml(text: str, source: str = "lstopo XML") -> HwlocTopology:
         architecture=found.infos.get("Architecture"),
         cpu_model=_cpu_model(found),
         packages=len(found.packages) or None if whole and _all_cpus(machine) else None,
-        gaps=tuple(_gaps(source, whole, hidden, elements, nodes)),
+        gaps=(*_gaps(source, whole, hidden, elements, nodes), *_nvlink_gaps(source, found.has_nvlinks)),
     )
 
 
@@ -86,6 +86,11 @@ def _gaps(source: str, whole: bool, hidden: list[int], elements: dict[int, Eleme
     for node in sorted(elements.keys() - nodes.owners.keys() - nodes.without):
         reason = "hwloc shows the CPUs near a node, which may be another node's"
         yield Gap(fact=f"numa_nodes[{node}].cpus", source=source, reason=reason)
+
+
+def _nvlink_gaps(source: str, has_nvlinks: bool) -> Iterable[Gap]:
+    if has_nvlinks:
+        yield Gap(fact="paths", source=source, reason="its NVLinks are not read: paths between GPUs are those over PCI")
 
 
 def _by_id(elements: Iterable[Element], source: str) -> dict[int, Element]:

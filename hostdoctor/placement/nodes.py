@@ -83,7 +83,8 @@ def _near(host: Host, position: int, assume_node: int | None, *, complete: bool)
 def _unknown(host: Host, position: int, assume_node: int | None, *, complete: bool) -> Place:
     label = gpu_label(host, host.gpus[position])
     ids = needs.cpu_nodes(host)
-    if complete and len(ids) == 1 and all(node.cpus is not None for node in host.numa_nodes):
+    whole = complete and not needs.nodes_missing(host)
+    if whole and len(ids) == 1 and all(node.cpus is not None for node in host.numa_nodes):
         only = nodes_by_id(host)[ids[0]]
         text = f"{label}: node {only.id} is the only one with CPUs: nothing to choose"
         if lacks(only):

@@ -64,7 +64,7 @@ def find_gpus(
     for environment in texts.collect_envs:
         seen = _join_names(seen, environment.gpu_names)
         if environment.gpu_models and not seen:
-            notes.gap("gpus", "collect_env", f"{environment.gpu_models}: no source tells how many")
+            notes.gap("gpus", "collect_env", f"{environment.gpu_models}: how many is not read from this text")
     place_by_hints(seen, hints)
     return sorted(seen, key=lambda s: (s.gpu.index is None, s.gpu.index or 0))
 

@@ -179,6 +179,39 @@ def test_a_gpu_without_a_node_is_never_ok(tmp_path: Path) -> None:
     assert "GPU0" in ran.out
 
 
+@pytest.mark.parametrize(
+    "nodes",
+    ["No NUMA available on this system\n", "available: 1 nodes (0)\nnode 0 cpus: 0 1 2 3\nnode 0 size: 9 MB\n"],
+)
+def test_a_gpu_on_a_node_that_the_list_lacks_is_never_ok(tmp_path: Path, nodes: str) -> None:
+    rows = ["\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity", "GPU0\t X \tSYS\t0-3\t0", "GPU1\tSYS\t X \t4-7\t1", ""]
+    (tmp_path / "topo.txt").write_text("\n".join(rows))
+    (tmp_path / "nodes.txt").write_text(nodes)
+    texts = [part for text in ("topo.txt", "nodes.txt") for part in ("--from", str(tmp_path / text))]
+    ran = hostdoctor("check", "--all", *texts)
+    assert (ran.status, ran.out.splitlines()[1]) == (3, "  Not known: no source tells the NUMA node of GPU1.")
+    assert "HD101 gpu-numa-unknown: a device names a NUMA node that the host does not list (no-evidence)" in ran.out
+    wrapped = hostdoctor("wrap", "--gpus", "1", *texts, "--", "true")
+    assert (wrapped.status, wrapped.out) == (3, "")
+    assert "GPU1: NUMA node unknown" in wrapped.err
+
+
+def test_devices_that_no_text_lists_are_no_evidence(tmp_path: Path) -> None:
+    (tmp_path / "nodes.txt").write_text("available: 1 nodes (0)\nnode 0 cpus: 0 1 2 3\nnode 0 size: 9 MB\n")
+    out = hostdoctor("check", "--all", "--from", str(tmp_path / "nodes.txt")).out
+    assert "HD101 gpu-numa-unknown: no source lists the GPUs (no-evidence)" in out
+    assert "HD405 nvme-health: no NVMe controller known (no-evidence)" in out
+
+
+def test_nccl_lists_no_drives(tmp_path: Path) -> None:
+    gpu = '<pci busid="0000:18:00.0" class="0x030200"><gpu dev="0" sm="90" rank="0" gdr="1"/></pci>'
+    text = f'<system version="1"><cpu numaid="0" affinity="0000ffff" arch="x86_64">{gpu}</cpu></system>'
+    (tmp_path / "topo.xml").write_text(text)
+    ran = hostdoctor("check", "--from", str(tmp_path / "topo.xml"))
+    assert "1 GPU, 1 NUMA node" in ran.out.splitlines()[0]
+    assert "NVMe" not in ran.out.splitlines()[0]
+
+
 def test_what_a_text_cannot_list_is_not_counted_as_none(tmp_path: Path) -> None:
     (tmp_path / "topo.txt").write_text("\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-31\t0\n")
     out = hostdoctor("check", "--from", str(tmp_path / "topo.txt")).out

@@ -336,6 +336,18 @@ def test_refuses_what_is_none(text: str) -> None:
         parse_hwloc_xml(text)
 
 
+def test_nvlinks_are_not_read_which_is_said() -> None:
+    links = (
+        '<distances2hetero nbobjs="2" kind="25" name="{}"><u64values length="8">0 1 1 0 </u64values></distances2hetero>'
+    )
+    text = topology("2.0", range(8), range(1), node(0, range(8)), behind=links.format("NVLinkBandwidth"))
+    assert [(gap.fact, gap.reason.split(":")[0]) for gap in parse_hwloc_xml(text).gaps] == [
+        ("paths", "its NVLinks are not read")
+    ]
+    other = topology("2.0", range(8), range(1), node(0, range(8)), behind=links.format("XGMIBandwidth"))
+    assert parse_hwloc_xml(other).gaps == ()
+
+
 def test_an_empty_machine_is_one() -> None:
     assert parse_hwloc_xml("<topology><object type='Machine'/></topology>") == HwlocTopology()
 
