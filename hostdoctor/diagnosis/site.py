@@ -25,20 +25,24 @@ def site_rules(folders: Sequence[Path], known: Mapping[str, Rule]) -> dict[str, 
     """Return the known rules and those of the folders, by id.
 
     Raises UsageError, naming the file, for a folder or file that somebody other than root and the caller owns, may
-    write or can put another in the place of, for a module that cannot be loaded or holds no check, and for an id or
-    name that is taken.
+    write or can put another in the place of, for a folder without checks, for a module that cannot be loaded or
+    holds no check, and for an id or name that is taken.
     """
     rules = dict(known)
     names = {rule.name: rule for rule in rules.values()}
+    places: dict[str, Path] = {}
     for number, folder in enumerate(folders):
+        before = len(rules)
         for path, source in _sources(folder):
             for rule in _rules(path, _module(path, source, number)):
                 taken = rules.get(rule.id) or names.get(rule.name)
                 if taken is not None:
-                    raise UsageError(
-                        f"{path}: {rule.id} {rule.name}: taken by {taken.id} {taken.name} ({taken.module})"
-                    )
+                    place = places.get(taken.id, taken.module)
+                    raise UsageError(f"{path}: {rule.id} {rule.name}: taken by {taken.id} {taken.name} ({place})")
                 rules[rule.id] = names[rule.name] = rule
+                places[rule.id] = path
+        if len(rules) == before:
+            raise UsageError(f"--checks-dir {folder}: no check is there")
     return rules
 
 

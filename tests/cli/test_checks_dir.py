@@ -278,6 +278,20 @@ def test_a_broken_file_is_named_in_one_line(site: Path, case: str) -> None:
     assert refused(check(site), path, reason)
 
 
+def test_what_a_site_took_is_told_by_its_file(site: Path) -> None:
+    path = put(site, "z_again.py", source("ACME1", "again"))
+    (first,) = (file for file in site.glob("*.py") if file != path)
+    assert refused(check(site), path, f"taken by ACME1 kernel-not-ours ({first})")
+
+
+def test_a_folder_without_checks_is_refused(site: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir(mode=0o755)
+    put(bare, "_helpers.py", "x = 1\n")
+    put(bare, "readme.txt", "nothing\n")
+    assert refused(check(site, bare), bare, "no check is there")
+
+
 def test_a_types_own_annotations_are_found(site: Path) -> None:
     text = "from __future__ import annotations\nimport msgspec\nclass A(msgspec.Struct):\n    b: B\n"
     text += "class B(msgspec.Struct):\n    c: int\nassert msgspec.convert({'b': {'c': 1}}, A).b.c == 1\n"
