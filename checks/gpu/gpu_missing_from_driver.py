@@ -2,6 +2,7 @@ from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding
 from hostdoctor.diagnosis.api import gpu_label
+from hostdoctor.diagnosis.subjects import is_given_some
 from hostdoctor.facts import Gap, Gpu, Host
 
 SERVICE = "Read dmesg for NVRM and Xid lines; drain, reboot or power-cycle, then have the GPU serviced."
@@ -25,7 +26,7 @@ def gpu_missing_from_driver(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     - https://docs.nvidia.com/deploy/xid-errors/index.html (Xid 79, fallen off the bus)
     """
     gone = [gap for gap in host.gaps if gap.fact.endswith("].handle") and "is lost" in gap.reason]
-    if host.system.container or "env.NVIDIA_VISIBLE_DEVICES" in host.settings:
+    if is_given_some(host):
         why = "in a container" if host.system.container else "NVIDIA_VISIBLE_DEVICES is set"
         subset = f"{why}: not every GPU of the host has to be visible"
         if gone:

@@ -2,6 +2,7 @@ from collections.abc import Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, in_scope
 from hostdoctor.diagnosis.api import gpu_label
+from hostdoctor.diagnosis.subjects import is_given_some
 from hostdoctor.facts import Gpu, Host
 
 OURS, PASSED_THROUGH = ("nvidia", "nouveau"), ("vfio", "pci-stub", "pciback")  # driver names, and parts of them
@@ -17,7 +18,9 @@ def nvidia_driver_unusable(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     """Find NVIDIA GPUs on the PCI bus whose driver gives an error or is not there.
 
     ## What it checks
-    What the driver answered, unless all NVIDIA GPUs are passed through; in a container, if GPUs were handed to it.
+    What the driver answered, at first and for each GPU that it counts, unless all NVIDIA GPUs are passed through; in a
+    container, if GPUs were handed to it. A driver that refuses every GPU cannot be used; one that refuses some may have
+    been told to (a Slurm job).
 
     ## Why it matters
     CUDA does not start: every GPU service on this machine fails.
@@ -34,8 +37,7 @@ def nvidia_driver_unusable(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     gpus = [g for g in ours if not any(part in (g.driver or "") for part in PASSED_THROUGH)]
     if skip := _skip(host, gpus):
         yield skip
-    elif host.nvidia.state != "ok":
-        answer = host.nvidia.reason or "no reason given"
+    elif (answer := _error(host)) is not None:
         text = next(text for word, text in REMEDIES.items() if word in answer.lower())
         yield finding(
             ", ".join(gpu_label(host, g) for g in gpus),
@@ -45,6 +47,17 @@ def nvidia_driver_unusable(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             effect="CUDA does not start",
             remedy=Remedy(text=text, risk="reboot", undo="Install the earlier driver again.", verify="nvidia-smi -L"),
         )
+
+
+def _error(host: Host) -> str | None:
+    """Return the driver's error: its own, or that of every GPU where HD502 does not tell of them; None for none."""
+    if host.nvidia.state != "ok":
+        return host.nvidia.reason or "no reason given"
+    refused = [gap.reason for gap in host.gaps if gap.fact.endswith("].handle")]
+    if not host.nvidia.gpu_count or len(refused) < host.nvidia.gpu_count or any("is lost" in told for told in refused):
+        return None
+    told_elsewhere = not is_given_some(host) and any("ermission" not in told for told in refused)
+    return None if told_elsewhere else f"every GPU: {refused[0]}"
 
 
 def _skip(host: Host, gpus: list[Gpu]) -> Skip | None:

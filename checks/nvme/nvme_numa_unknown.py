@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding
 from hostdoctor.diagnosis.needs import nvme, several_cpu_nodes
@@ -29,7 +29,7 @@ def nvme_numa_unknown(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     told = {gap.fact: gap for gap in host.gaps if "-1" in gap.reason}
     lost = {name: told[f"nvme[{i}].numa_node"] for i, name, _ in unknown if f"nvme[{i}].numa_node" in told}
     if not lost:
-        names = ", ".join(name for _, name, _ in unknown)
+        names = ", ".join([*(name for _, name, _ in unknown), *_untold(host, told.keys())])
         yield from [Skip(kind="no-evidence", reason=f"no source tells the node of {names}")] if names else []
         return
     data = any(name in lost and not _holds_root(host, drive) for _, name, drive in unknown)
@@ -49,6 +49,13 @@ def nvme_numa_unknown(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
             verify="numa_node below /sys/class/nvme/nvme*/device shows a node.",
         ),
     )
+
+
+def _untold(host: Host, told: Container[str]) -> Iterable[str]:
+    """Yield the addresses of drives without a name, so without a driver or in a list alone, whose node nobody told."""
+    for i, drive in enumerate(host.nvme):
+        if drive.name is None and drive.bdf and drive.numa_node is None and f"nvme[{i}].numa_node" not in told:
+            yield drive.bdf
 
 
 def _holds_root(host: Host, drive: NvmeController) -> bool:

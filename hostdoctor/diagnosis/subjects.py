@@ -52,6 +52,11 @@ def cpuset(text: str | None) -> frozenset[int] | None:
         return None
 
 
+def is_given_some(host: Host) -> bool:
+    """Tell whether this process may have been given some of the host's GPUs: in a container, or by a variable."""
+    return bool(host.system.container) or "env.NVIDIA_VISIBLE_DEVICES" in host.settings
+
+
 def near_nodes(gpu: Gpu) -> tuple[int, ...]:
     """Return the nodes whose CPUs are near a GPU; ``()`` when not known."""
     return gpu.numa_nodes or (() if gpu.numa_node is None else (gpu.numa_node,))

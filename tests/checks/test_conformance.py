@@ -66,7 +66,7 @@ def test_nothing_known_gives_no_error(rule: Rule) -> None:
 @every_rule
 @pytest.mark.parametrize("case", ["fires", "quiet"])
 def test_a_case_proves_it(rule: Rule, case: str) -> None:
-    assert re.search(rf"\b{case}\(\s*{function_name(rule)}\b", sources_of_tests()), (
+    assert re.search(rf"^[^#\n]*\b{case}\(\s*{function_name(rule)}\b", sources_of_tests(), re.MULTILINE), (
         f"no {case}({function_name(rule)}, …)"
     )
 

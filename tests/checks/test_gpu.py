@@ -100,6 +100,24 @@ class TestDriverUnusable:
         assert fires(nvidia_driver_unusable, with_gpus("nvidia", nvidia=broken, settings=VISIBLE, system=POD))
         assert fires(nvidia_driver_unusable, with_gpus("nvidia", nvidia=broken, visible=True, system=POD))
 
+    @pytest.mark.parametrize("reason", [DENIED, "Unknown Error"])
+    @pytest.mark.parametrize("more", [{}, {"system": POD}, {"settings": VISIBLE}])
+    def test_a_driver_that_refuses_every_gpu_is_unusable(self, reason: str, more: dict[str, Any]) -> None:
+        gaps = tuple(gap(f"gpus[{i}].handle", "NVML", reason) for i in range(2))
+        host = with_gpus("nvidia", "nvidia", nvidia=answer("ok", count=2), gaps=gaps, **more)
+        if reason == DENIED or more:
+            found = fires(nvidia_driver_unusable, host)
+            assert (found.severity, found.evidence[0].value) == ("critical", f"every GPU: {reason}")
+        else:  # HD502 tells of GPUs that fail on a host that has them all
+            assert quiet(nvidia_driver_unusable, host) is None
+            assert fires(gpu_missing_from_driver, host)
+
+    @pytest.mark.parametrize("reasons", [(DENIED,), (), ("GPU is lost", "GPU is lost")])
+    def test_a_driver_that_refuses_some_or_lost_some_is_there(self, reasons: tuple[str, ...]) -> None:
+        gaps = tuple(gap(f"gpus[{i}].handle", "NVML", reason) for i, reason in enumerate(reasons))
+        host = with_gpus("nvidia", "nvidia", nvidia=answer("ok", count=2), gaps=gaps)
+        assert quiet(nvidia_driver_unusable, host) is None
+
     def test_hidden_gpus_of_the_host_are_context(self) -> None:
         host = with_gpus("nvidia", nvidia=answer("error", NOT_LOADED), visible=False, settings=VISIBLE, system=POD)
         assert quiet(nvidia_driver_unusable, host) == "not-applicable"

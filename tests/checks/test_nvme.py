@@ -71,6 +71,10 @@ class TestNumaUnknown:
         drives = (drive("nvme0", bdf=None, transport="tcp", numa_node=None), drive(None, numa_node=None))
         assert quiet(nvme_numa_unknown, two_nodes(nvme=drives, gaps=(minus_one(0), minus_one(1)))) is None
 
+    def test_a_drive_that_only_lspci_lists_is_no_evidence_without_its_node(self) -> None:
+        host = two_nodes(nvme=(drive(), drive(None, numa_node=None)))
+        assert quiet(nvme_numa_unknown, host) == "no-evidence"
+
     def test_known_nodes_pass(self) -> None:
         assert quiet(nvme_numa_unknown, two_nodes(nvme=(drive(), drive("nvme1", numa_node=1)))) is None
 

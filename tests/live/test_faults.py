@@ -247,6 +247,7 @@ def test_a_library_that_crashes_is_an_error(tools: Path, driver: Driver, fake_sy
         ({"init": {"return": VERSION_MISMATCH}}, "HD501", 2, "Driver/library version mismatch"),
         ({"init": {"return": DRIVER_NOT_LOADED}}, "HD501", 2, "Driver Not Loaded"),
         ({"init": {"return": NO_PERMISSION}}, "HD501", 2, "Insufficient Permissions"),
+        ({"gpus": {i: {"fail.handle": NO_PERMISSION} for i in range(4)}}, "HD501", 2, "Insufficient Permissions"),
         ({"gpus": {1: {"fail.handle": GPU_IS_LOST}}}, "HD502", 2, "GPU is lost"),
         ({"init": {"sleep_ms": NEVER}, "timeout_s": 1}, "HD903", 3, "did not answer in time"),
         ({"gpus": {3: {"sleep_ms": NEVER}}, "timeout_s": 3}, "HD903", 3, "did not answer in time"),
