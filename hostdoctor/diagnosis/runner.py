@@ -1,5 +1,7 @@
 """Running the checks over a host, and the status that comes of it."""
 
+import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, TypeVar
@@ -29,7 +31,8 @@ def diagnose(
 
     ``ended`` are acceptances whose date has passed: those that would still matter are named in the notes.
     """
-    results = tuple(_judge(host, ask, rule, accepts) for rule in rules)
+    with contextlib.redirect_stdout(sys.stderr):  # what a site's check prints is no part of the report
+        results = tuple(_judge(host, ask, rule, accepts) for rule in rules)
     unknown = why_unknown(host, ask)
     return Report(
         status=_status(results, unknown, fail_on),

@@ -1,5 +1,6 @@
 """A site's own checks: a flat folder of Python files that only root and the caller can have written."""
 
+import contextlib
 import errno
 import os
 import posixpath
@@ -132,7 +133,8 @@ def _module(path: Path, source: bytes, number: int) -> types.ModuleType:
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # where annotations of its own types are looked up
     try:
-        exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102  what the option is for
+        with contextlib.redirect_stdout(sys.stderr):
+            exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102  what it is for
     except (KeyboardInterrupt, Terminated):
         raise
     except BaseException as error:

@@ -40,7 +40,10 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class BugReport(msgspec.Struct):
-    """What a report holds of what a map reads. ``missing`` says of files that are not there why."""
+    """What a report holds of what a map reads. ``missing`` says of files that are not there why.
+
+    ``is_mixed``: several reports, of hosts by different names.
+    """
 
     files: dict[str, str]
     missing: dict[str, str]
@@ -48,6 +51,7 @@ class BugReport(msgspec.Struct):
     skipped: dict[str, str]
     uname: str | None = None
     flags: str | None = None
+    is_mixed: bool = False
 
 
 class Reader:
@@ -61,7 +65,7 @@ class Reader:
         self._size = self._total = 0
         self._file: str | None = None
         self._command: tuple[str, str] | None = None
-        self._fresh = self._blank = False
+        self._fresh = self._blank = self._overflows = False
         self._in_commands = False
         self._head = True
         self._skipping = ""
@@ -82,7 +86,11 @@ class Reader:
                 self._note(line)
 
     def report(self) -> BugReport:
-        """Return what was read."""
+        """Return what was read: of the last section no line that may be cut, and of a file no part."""
+        del self._lines[-1:]
+        if self._file is not None:
+            self._report.missing.setdefault(self._file, "the report ends within it")
+            self._file = None
         self._close(complete=False)
         return self._report
 
@@ -134,24 +142,29 @@ class Reader:
         self._size += len(line) + 60  # with what Python keeps for it
         if self._size <= MAX_SECTION_BYTES and self._total + self._size <= MAX_TOTAL_BYTES:
             self._lines.append(line)
+        else:
+            self._overflows = True
 
     def _close(self, complete: bool) -> None:
         """Keep what was collected."""
         if self._file is not None or self._command is not None:
             text = _text(self._lines)
-            if self._file is not None:
+            if self._file is not None and self._overflows:
+                self._report.missing.setdefault(self._file, "too large")
+            elif self._file is not None:
                 self._report.files.setdefault(self._file, text)
             elif self._command is not None and len(self._report.outputs) < MAX_OUTPUTS:
-                self._report.outputs.append(Section(*self._command, text, complete))
+                self._report.outputs.append(Section(*self._command, text, complete and not self._overflows))
             self._total += self._size
         self._lines, self._size = [], 0
         self._file = self._command = None
+        self._overflows = False
 
     def _note(self, line: bytes) -> None:
         """Take what the head says of the report, and what says that something was left out."""
         text = line[:400].decode("utf-8", "replace").strip()
         if text.startswith("uname: "):
-            self._report.uname = text[7:]
+            self._note_uname(text[7:])
         elif text.startswith("command line flags:"):
             self._report.flags = text[19:].strip()
         elif text.startswith("Skipping: "):
@@ -161,6 +174,12 @@ class Reader:
             self._skipping = ""
         elif "kipp" in text and (found := _SKIPPED.match(text)) is not None:
             self._report.skipped.setdefault(found[1] or found[3], found[2] or found[4] or "")
+
+    def _note_uname(self, uname: str) -> None:
+        """Take ``Linux gpu7 6.8.0 …``; another report may follow, of the same host or of another."""
+        first = self._report.uname
+        self._report.is_mixed |= first is not None and first.split()[1:2] != uname.split()[1:2]
+        self._report.uname = uname
 
 
 def _text(lines: list[bytes]) -> str:

@@ -19,11 +19,11 @@ from hostdoctor.parsers.bug_report import (
 from hostdoctor.sources.base import Command, NvmlOutput, Output, TextKind
 from hostdoctor.sources.root import RootSource
 from hostdoctor.sources.tree import MemoryTree
-from hostdoctor.sources.unpacking import DamagedError, Unpacking
+from hostdoctor.sources.unpacking import CutShortError, Unpacking
 
 MAX_UNPACKED_BYTES = 256 << 20
 _CHUNK_BYTES = 1 << 20
-_PIECE_BYTES = 1 << 12  # unpacked at a time: a damaged report gives what stands before the damage
+_PIECE_BYTES = 1 << 12  # unpacked at a time: a report that is cut gives what stands before the cut
 _GZIP = b"\x1f\x8b"
 _PCI = "/sys/bus"
 _DRIVER_FAILS = re.compile(r".*(?:NVIDIA-SMI has failed|Failed to initialize NVML)[^\n]{0,200}")
@@ -37,7 +37,12 @@ class BugReportSource(RootSource):
     """Evidence from a bug report: some files of ``/proc`` and ``/sys``, and command outputs."""
 
     def __init__(self, report: BugReport, label: str, *, cut: bool = False) -> None:
-        """Raise SourceError when the report holds nothing that is known; ``cut``: it ends before its end."""
+        """Raise SourceError when the report holds nothing that is known; ``cut``: it ends before its end.
+
+        Raises it too for reports of different hosts in one file.
+        """
+        if report.is_mixed:
+            raise SourceError(f"{label}: bug reports of several hosts in one file")
         files = _head_files(report) | _dmi_files(report) | report.files
         super().__init__(MemoryTree({path: text.encode() for path, text in files.items()}, {}), label)
         self._report = report
@@ -108,7 +113,7 @@ def read_bug_report(path: Path, label: str) -> BugReportSource:
     """Return a bug report's source.
 
     One that was cut off gives what it has. Raises SourceError for one that unpacks to more than 256 MiB, cannot be
-    read, or holds nothing known.
+    read, is damaged (nobody knows from where on), or holds nothing known.
     """
     with Unpacking(path, _PIECE_BYTES) as stream:
         return _source_of(_Pieces(stream.piece, label), label)
@@ -149,7 +154,7 @@ class _Pieces:
     def _read(self) -> bytes:
         try:
             return self._more()
-        except DamagedError:
+        except CutShortError:
             self.cut = True
             return b""
 

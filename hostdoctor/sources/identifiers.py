@@ -13,10 +13,11 @@ _HEX = rf"""
     (?:(?<=pod)|(?<![0-9A-Za-z])){_H}{{8}}(?:{_DASH}{_H}{{4}}){{3}}{_DASH}{_H}{{12}}(?![0-9A-Za-z])
   | (?<![0-9A-Za-z])(?:eui|naa)\.{_H}{{16,32}}(?![0-9A-Za-z])
   | (?<![0-9A-Za-z])(?:wwn-)?0x[1-9a-eA-E]{_H}{{15}}(?:{_H}{{16}})?(?![0-9A-Za-z])
-  | (?<![0-9A-Za-z:]){_H}{{2}}(?::{_H}{{2}}){{5,19}}(?![0-9A-Za-z]|:{_H})
-  | (?<![0-9A-Za-z-]){_H}{{2}}(?:-{_H}{{2}}){{5,7}}(?![0-9A-Za-z]|-{_H})
+  | (?<![0-9A-Za-z])(?<!\b{_H}{{2}}:){_H}{{2}}(?::{_H}{{2}}){{5,19}}(?![0-9A-Za-z]|:{_H})
+  | (?<![0-9A-Za-z])(?<!\b{_H}{{2}}-){_H}{{2}}(?:-{_H}{{2}}){{5,7}}(?![0-9A-Za-z]|-{_H})
   | (?<![0-9A-Za-z:]){_H}{{4}}(?::{_H}{{4}}){{3}}(?![0-9A-Za-z]|:[:0-9A-Fa-f])
   | (?<![0-9A-Za-z])(?:en|wl|ww|ib)x{_H}{{12}}(?![0-9A-Za-z])
+  | (?<![0-9A-Za-z])[23](?=[0-9]*[A-Fa-f]){_H}{{16}}(?![0-9A-Za-z])
   | (?<![0-9A-Za-z]){_H}{{32,128}}(?![0-9A-Za-z])
 """
 _PATTERN = re.compile(
@@ -44,10 +45,15 @@ _SERIAL_FIELD = re.compile(
     re.IGNORECASE,
 )
 SERIAL_KEY = re.compile(r"serial|asset_?tag", re.IGNORECASE)
-_HOME = re.compile(
-    r"""(?<![\w.-])/(?:(?:export/|var/)?home|Users|(?:run/)?media)/([^/\s:,;"'()\\]+)|\buser(?:name)?=([^\s,]+)"""
+_HOME = re.compile(r"""(?:/home|(?<![\w.-])/(?:Users|(?:run/)?media))/([^/\s\0:,;"'()\\]+)|\buser(?:name)?=([^\s,]+)""")
+# /dev/disk/by-id/nvme-SAMSUNG_MZQL2_S64GNE0R500123_1-part2
+_BY_ID = re.compile(
+    r"""/by-id/[a-z]+-[^\s\0/,]{0,200}_([0-9A-Za-z-]{6,64}?)(?:_\d{1,3})?(?:-part\d+|-\d+:\d+)?(?=[\s\0/,"']|$)"""
 )
-_SERVER = re.compile(r"(?:^| - \S{1,64} )(?://([^/\s]+)/|([\w.-]+):/)", re.MULTILINE)
+_DEVICE = re.compile(r"(?:^| - \S{1,64} )(\S+)", re.MULTILINE)
+_WEB = re.compile(r"(?:[a-z][a-z0-9+.-]{0,20}:)?//([^/\s]+)")
+_LUSTRE_NET = re.compile(r"(?:tcp|o2ib|gni|kfi)\d*")
+_CEPH_USER = re.compile(r" ceph (?:\S+ )?\S*?\bname=([^\s,]+)")
 # lstopo's XML: <info name="HostName" value="gpu7"/>
 _INFO = re.compile(r'name="(?:(HostName)|\w{0,64}(?:Serial|AssetTag)\w{0,64})" value="([^"]+)"')
 _NOT_TOLD = re.compile(
@@ -80,7 +86,7 @@ def patterned(path: str, text: str) -> Iterator[tuple[int, int, Family]]:
 def placed(path: str, text: str) -> Iterator[tuple[int, int, Family]]:
     """Yield where serial numbers and names stand, told by the file or by what stands beside them; they may overlap."""
     yield from _by_file(path, text)
-    for match in _SERIAL_FIELD.finditer(text):
+    for match in (*_SERIAL_FIELD.finditer(text), *_BY_ID.finditer(text)):
         if _is_serial(match.group(1)):
             yield *match.span(1), "serial"
     for match in _INFO.finditer(text):
@@ -113,11 +119,40 @@ def _by_file(path: str, text: str) -> Iterator[tuple[int, int, Family]]:
         if dot:
             yield start + len(short) + 1, end, "host"
     elif name in _MOUNT_FILES:
-        for match in _SERVER.finditer(text):
-            if next(patterned("", match.group(match.lastindex or 0)), None) is None:
-                yield *match.span(match.lastindex or 0), "server"
+        yield from _mounted(text)
     elif _SERIAL_FILE.fullmatch(name) and _is_serial(stripped):
         yield start, end, "serial"
+
+
+def _mounted(text: str) -> Iterator[tuple[int, int, Family]]:
+    """Yield the servers and users that mounts name: ``filer03:/x``, ``//filer03/x``, ``me@filer03:/x``, several."""
+    for match in _CEPH_USER.finditer(text):
+        yield *match.span(1), "user"
+    for match in _DEVICE.finditer(text):
+        device = match[1]
+        web = _WEB.match(device)
+        at = device.find(":/")
+        if web is not None:
+            servers, start = web[1], match.start(1) + web.start(1)
+        elif not device.startswith("/") and (at > 0 or ("@" in device and (":" in device or "=/" in device))):
+            servers, start = device[: at if at > 0 else len(device)], match.start(1)
+        else:
+            continue
+        for part in re.finditer(r"[^,:]+", servers) if "[" not in servers else ():
+            yield from _login(part[0], start + part.start())
+
+
+def _login(part: str, start: int) -> Iterator[tuple[int, int, Family]]:
+    """Yield the names in ``me@filer03.example.org`` or ``mds01@tcp``; an address has a shape of its own."""
+    first, at, second = part.partition("@")
+    if at and not _LUSTRE_NET.fullmatch(second):
+        yield start, start + len(first), "user"
+        first, start = second, start + len(first) + 1
+    if re.fullmatch(r"[\w.-]+", first) and not first.isdigit() and next(patterned("", first), None) is None:
+        short, dot, domain = first.partition(".")
+        yield start, start + len(short), "server"
+        if dot and domain:
+            yield start + len(short) + 1, start + len(first), "server"
 
 
 def key_of(family: Family, found: str) -> str:

@@ -31,7 +31,7 @@ class Pseudonyms:
         self._vocabulary = vocabulary
         self._keys: dict[Family, set[str]] = {family: set() for family in COUNTED}
         self._numbers: dict[tuple[Family, str], int] = {}
-        self._literals: dict[str, tuple[Family, str, re.Pattern[str]]] = {}
+        self._literals: dict[str, tuple[str, Family, str, re.Pattern[str]]] = {}
         self._marks: dict[tuple[Family, str], str] = {}
         self._replacements: list[str] = []
         self._tokens: dict[str, str] = {}
@@ -61,7 +61,7 @@ class Pseudonyms:
         for key, family in sorted(names, key=lambda pair: (-len(pair[0]), pair)):
             for spelling in dict.fromkeys((key, key.replace("-", "--"))):  # device-mapper doubles dashes
                 if (pattern := self._literal(family, key, spelling)) is not None:
-                    self._literals[spelling] = (family, key, pattern)
+                    self._literals[spelling] = (spelling.lower(), family, key, pattern)
 
     def counts(self) -> dict[str, int]:
         """Return how many of each were found."""
@@ -91,8 +91,9 @@ class Pseudonyms:
         """Return a text in which marks took the identifiers' place, and then what they stand for the marks'."""
         marked = self._marked(clean, spans)
         marked = TOKEN.sub(lambda match: self._token(path, match.group()), marked)
-        for literal, (family, key, pattern) in self._literals.items():
-            if literal in marked:
+        lower = marked.lower()
+        for literal, family, key, pattern in self._literals.values():
+            if literal in lower:
                 marked = pattern.sub(self._mark(family, key), marked)
         return _MARKED.sub(lambda match: self._replacements[int(match.group(1))], marked)
 
@@ -124,7 +125,8 @@ class Pseudonyms:
     def _literal(self, family: Family, key: str, spelling: str) -> re.Pattern[str] | None:
         """Return what finds a name or serial number elsewhere, None where it could be anything."""
         escaped = re.escape(spelling)
-        bound = re.compile(rf"(?<![0-9A-Za-z]){escaped}(?![0-9A-Za-z])")
+        case = re.IGNORECASE if family in ("host", "server") else 0
+        bound = re.compile(rf"(?<![0-9A-Za-z]){escaped}(?![0-9A-Za-z])", case)
         if key.isdigit() and len(key) < MIN_UNBOUND_SERIAL:
             return None
         if family != "serial":

@@ -21,6 +21,7 @@ _WORDS = (
     "default true false error driver library timeout command found file directory permission denied "
 )
 _HARDWARE_FILES = frozenset(("/proc/cpuinfo", "/proc/interrupts", CPU_PATH))
+_MODEL_FILES = frozenset(("sys_vendor", "product_name", "board_vendor", "board_name", "model"))
 _HARDWARE_KINDS = frozenset(("topo-matrix", "numactl", "lspci", "lspci-tree", "lscpu", "nvme-list"))
 
 
@@ -63,9 +64,14 @@ def _vocabulary(snapshot: Snapshot) -> frozenset[str]:
     """Return the words that the map is made of, in lower case: of paths and of what describes hardware."""
     hardware = {output.file for output in snapshot.outputs if output.kind in _HARDWARE_KINDS} | _HARDWARE_FILES
     texts = [*snapshot.files, *snapshot.links, *snapshot.links.values()]
-    texts += [snapshot.files[path] for path in hardware if path in snapshot.files]
+    texts += [text for path, text in snapshot.files.items() if path in hardware or _names_a_model(path)]
+    texts += [text for key, text in _json_keys(msgspec.to_builtins(snapshot.nvml)) if key == "name"]
     words = set("\n".join(texts).lower().replace("/", " ").split())
     return frozenset(words.union(_WORDS.split(), *(re.findall("[0-9a-z]+", word) for word in words)))
+
+
+def _names_a_model(path: str) -> bool:
+    return path.rpartition("/")[2] in _MODEL_FILES
 
 
 def _texts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
@@ -76,16 +82,18 @@ def _texts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         yield "", output.reason or ""
     for _, reason in snapshot.manifest.errors.values():
         yield "", reason
-    yield from _json_texts(msgspec.to_builtins(snapshot.nvml))
+    for key, text in _json_keys(msgspec.to_builtins(snapshot.nvml)):
+        yield _place(key), text
 
 
-def _json_texts(document: Any, key: str = "") -> Iterator[tuple[str, str]]:
+def _json_keys(document: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text of a document with the name that it stands under."""
     if isinstance(document, str):
-        yield _place(key), document
+        yield key, document
     for name, value in document.items() if isinstance(document, dict) else ():
-        yield from _json_texts(value, name)
+        yield from _json_keys(value, name)
     for value in document if isinstance(document, list) else ():
-        yield from _json_texts(value, key)
+        yield from _json_keys(value, key)
 
 
 def _redacted_json(document: Any, known: Pseudonyms, key: str = "") -> Any:

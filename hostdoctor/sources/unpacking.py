@@ -21,8 +21,8 @@ XZ_MEMORY_BYTES = 80 << 20  # xz -9 needs 65 MiB
 GZIP, BZIP2, XZ, ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 
 
-class DamagedError(SourceError):
-    """A compressed file that is cut short or damaged; what came before that is good."""
+class CutShortError(SourceError):
+    """A file that ends too early; what came before that is good, as it is not where a file is damaged."""
 
 
 class _Decompressor(Protocol):
@@ -54,12 +54,12 @@ class _Gunzip:
 class Unpacking:
     """The bytes of a file, decompressed when they are asked for. Use as a context manager.
 
-    Every method raises DamagedError for what is damaged or cut short, and SourceError for what unpacks to more than
+    Every method raises CutShortError for what is cut short, and SourceError for what is damaged, unpacks to more than
     2 GiB or, from 64 MiB on, to more than 250 times its size, or is made of a great many small pieces.
     """
 
     def __init__(self, path: Path, piece_bytes: int = OUTPUT_BYTES) -> None:
-        """``piece_bytes`` are unpacked at a time; so many are lost before a place that is damaged."""
+        """``piece_bytes`` are unpacked at a time; so many are lost before the place where it is cut."""
         self._piece_bytes = piece_bytes
         try:
             self._file = io.FileIO(path)
@@ -132,9 +132,9 @@ class Unpacking:
         while self._inner is not None and self._more():
             pass
 
-    def cut_short(self) -> DamagedError:
+    def cut_short(self) -> CutShortError:
         """Return the error for an archive that ends too early."""
-        return DamagedError(f"{self.label}: unreadable archive: cut short")
+        return CutShortError(f"{self.label}: unreadable archive: cut short")
 
     def room(self) -> int:
         """Return how many more bytes may be unpacked."""
@@ -155,8 +155,10 @@ class Unpacking:
         """Return the next bytes, b"" at the end."""
         try:
             data = self._decompressed() if self._inner is not None else self._file.read(OUTPUT_BYTES)
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise DamagedError(f"{self.label}: unreadable archive: {error}") from error
+        except EOFError as error:
+            raise self.cut_short() from error
+        except (OSError, zlib.error, lzma.LZMAError) as error:
+            raise SourceError(f"{self.label}: unreadable archive: {error}") from error
         self._unpacked += len(data)
         packed = self._file.tell()
         if self._unpacked > RATIO_FROM_BYTES and self._unpacked > MAX_RATIO * packed:
@@ -180,6 +182,6 @@ class Unpacking:
                 continue
             data = self._file.read(CHUNK_BYTES)
             if not data:
-                raise EOFError("cut short")
+                raise EOFError
             waiting = self._inner.decompress(data, self._piece_bytes)
         return waiting

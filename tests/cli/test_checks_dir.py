@@ -126,6 +126,20 @@ def test_a_check_that_does_what_no_check_may_costs_itself(site: Path, case: str)
             assert results == {"ACME1": "error", "HD204": "fail"}
 
 
+def test_what_a_check_prints_is_no_part_of_the_report(site: Path) -> None:
+    put(site, "kernel.py", "print('loaded')\n" + source().replace("    if", "    print('run')\n    if", 1))
+    ran = check(site)
+    (result,) = json.loads(ran.out)["results"]
+    assert (result["id"], result["status"]) == ("ACME1", "fail")
+    assert ran.err == "loaded\nrun\n"
+
+
+def test_a_check_that_takes_the_output_away_leaves_the_report(site: Path) -> None:
+    put(site, "kernel.py", source().replace("    if", "    import sys\n    sys.stdout = None\n    if", 1))
+    (result,) = json.loads(check(site).out)["results"]
+    assert (result["id"], result["status"]) == ("ACME1", "fail")
+
+
 def test_needs_that_are_no_functions_cost_their_check(site: Path) -> None:
     put(site, "kernel.py", source().replace('"warning")', '"warning", needs=(5,))', 1))
     (result,) = json.loads(check(site).out)["results"]

@@ -1,7 +1,6 @@
 """NVIDIA bug reports: the map that they give is the host's, as far as they know it; hostile ones end in one line."""
 
 import gzip
-import hashlib
 import io
 import json
 import resource
@@ -21,7 +20,6 @@ from hostdoctor.sources import bug_report as module
 from hostdoctor.sources.base import LSPCI
 from hostdoctor.sources.bug_report import BugReportSource, read_bug_report, source_of
 from hostdoctor.sources.opening import open_source
-from hostdoctor.sources.unpacking import Unpacking
 from hostdoctor.survey import survey_map
 from tests.cli.support import hostdoctor
 from tests.support.bug_report import of_machine, pack, padded
@@ -248,19 +246,61 @@ def test_a_report_of_countless_sections_is_read_as_far_as_any_report_goes(monkey
     assert found.why_unreadable("/proc/m9998") == ("missing", "not in the bug report")
 
 
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
-def test_a_damaged_report_gives_what_stands_before_the_damage(tmp_path: Path, share: float) -> None:
-    text = "".join(f"{hashlib.sha256(str(i).encode()).hexdigest()}\n" for i in range(20_000))  # packs badly
-    rows = report("workstation") + text
-    packed = bytearray(pack(rows))
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("length", [1, 64])
+def test_a_damaged_report_is_refused_for_nobody_knows_what_in_it_is_wrong(
+    tmp_path: Path, share: float, length: int
+) -> None:
+    """A bit that flipped may unpack to another digit long before anything shows: only a sum at the end does."""
+    packed = bytearray(pack(SMALL))
     at = int(len(packed) * share)
-    packed[at : at + 64] = bytes(byte ^ 0x55 for byte in packed[at : at + 64])
+    packed[at : at + length] = bytes(byte ^ 0x10 for byte in packed[at : at + length])
     path = tmp_path / "report.log.gz"
     path.write_bytes(packed)
-    seen: list[bytes] = []
-    with Unpacking(path, module._PIECE_BYTES) as stream:
-        pieces = module._Pieces(stream.piece, "report")
-        seen += pieces
-    wrong = (at for at, (found, told) in enumerate(zip(b"".join(seen), rows.encode(), strict=False)) if found != told)
-    assert pieces.cut
-    assert next(wrong, len(b"".join(seen))) > len(rows) * share * 0.95
+    with pytest.raises(SourceError, match="unreadable archive: Error"):
+        open_source([str(path)])
+
+
+@pytest.mark.parametrize("lost", range(1, 14))
+def test_a_report_whose_sum_is_cut_off_is_whole(tmp_path: Path, lost: int) -> None:
+    path = tmp_path / "report.log.gz"
+    path.write_bytes(pack(SMALL)[:-lost])
+    found = survey_map(read_bug_report(path, "report"))
+    assert [(gpu.name, gpu.bdf) for gpu in found.gpus] == [("NVIDIA GeForce RTX 4090", "0000:01:00.0")]
+
+
+def test_a_cut_within_a_file_costs_the_file(tmp_path: Path) -> None:
+    """Half a list of CPUs is a host with one package and no second threads."""
+    text = report("l40s-4")
+    whole = read(text)
+    start = text.index("*** /proc/cpuinfo")
+    end = text.index("_" * 40, start)
+    for share in (0.1, 0.5, 0.9, 0.99):
+        source = source_of(io.BytesIO(text[: int(start + (end - start) * share)].encode()), "report")
+        assert source.read("/proc/cpuinfo") is None
+        assert source.why_unreadable("/proc/cpuinfo") == ("missing", "the report ends within it")
+        found = survey_map(source)
+        assert found.system.packages in (None, whole.system.packages)
+        assert {core.cpus for core in found.cores} <= {core.cpus for core in whole.cores}
+
+
+def test_a_line_that_is_cut_is_left_out() -> None:
+    text = report("l40s-4")
+    start = text.index("0000:27:00.0 3D controller [0302]: NVIDIA L40S")
+    for length in range(40, 46):  # "NVIDI", "NVIDIA L4"
+        names = {device.name for device in read(text[: start + length]).pci_devices}
+        assert names <= {device.name for device in read(text).pci_devices} | {None}
+
+
+def test_reports_of_two_hosts_are_not_one() -> None:
+    both = report("workstation") + "\n" + report("l40s-4")
+    with pytest.raises(SourceError, match="report: bug reports of several hosts in one file"):
+        source_of(io.BytesIO(both.encode()), "report")
+    assert read(SMALL + "\n" + SMALL).system.hostname == "workstation"
+
+
+def test_of_a_file_that_is_too_large_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parser, "MAX_SECTION_BYTES", 2000)
+    source = source_of(io.BytesIO(report("l40s-4").encode()), "report")
+    assert source.read("/proc/cpuinfo") is None
+    assert source.why_unreadable("/proc/cpuinfo") == ("missing", "too large")

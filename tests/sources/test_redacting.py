@@ -265,6 +265,72 @@ def test_a_host_that_is_called_like_a_word_of_the_map_keeps_the_map() -> None:
         assert changed.links == taken.links
 
 
+def only(**files: str) -> Snapshot:
+    """Return a capture of these files (``/`` for ``__`` in their names) and nothing else."""
+    named = {"/" + name.replace("__", "/"): text for name, text in files.items()}
+    return Snapshot(files=named, links={}, folders=frozenset(), outputs=(), nvml=NvmlOutput(), manifest=Manifest())
+
+
+MOUNTED = {
+    "wilma@filer07:/data /m fuse.sshfs rw": "user1@server1:/data /m fuse.sshfs rw",
+    "wilma@filer07: /m fuse.sshfs rw": "user1@server1: /m fuse.sshfs rw",
+    "https://cloud.reef.org/dav /m fuse.davfs rw": "https://server1.server2/dav /m fuse.davfs rw",
+    "filer03.reef.org:/x /m nfs rw,addr=::ffff:10.2.3.5": "server1.server2:/x /m nfs rw,addr=::ffff:198.18.0.1",
+    "mds01@tcp:mds02@o2ib1:/fs /m lustre rw": "server1@tcp:server2@o2ib1:/fs /m lustre rw",
+    "mona:6789,monb:6789:/ /m ceph rw,name=dino": "server1:6789,server2:6789:/ /m ceph rw,name=user1",
+    "nfsa,nfsb:/vol /m fuse.glusterfs rw": "server1,server2:/vol /m fuse.glusterfs rw",
+    "/dev/sda1 /nfs/home/barney ext4 rw": "/dev/sda1 /nfs/home/user1 ext4 rw",
+    "/dev/sda1 /gpfs/u/home/barney/x ext4 rw": "/dev/sda1 /gpfs/u/home/user1/x ext4 rw",
+    "/dev/mapper/REEF--7-root / ext4 rw": "/dev/mapper/host1-root / ext4 rw",
+    "/dev/disk/by-id/ata-ST4000NM000A-2HZ_WS2145XY-part1 /m ext4 rw": (
+        "/dev/disk/by-id/ata-ST4000NM000A-2HZ_00000001-part1 /m ext4 rw"
+    ),
+    "/dev/disk/by-id/nvme-SAMSUNG_MZ-7_S4YNNE0N800999_1 /m ext4 rw": (
+        "/dev/disk/by-id/nvme-SAMSUNG_MZ-7_00000000000001_1 /m ext4 rw"
+    ),
+    "/dev/mapper/35000c500a1b2c3d4 /m ext4 rw": "/dev/mapper/00000000000000001 /m ext4 rw",
+    "C:\\134 /mnt/c 9p rw": "C:\\134 /mnt/c 9p rw",
+    "tank/data@daily /m zfs ro": "tank/data@daily /m zfs ro",
+}
+
+
+@pytest.mark.parametrize("mount", MOUNTED)
+def test_who_and_what_a_mount_names(mount: str) -> None:
+    taken = only(proc__sys__kernel__hostname="reef-7\n", proc__mounts=f"{mount} 0 0\n")
+    assert redacted(taken).files["/proc/mounts"] == f"{MOUNTED[mount]} 0 0\n"
+
+
+def test_a_hardware_address_behind_a_name() -> None:
+    words = "ifname=eth0:b8:ce:f6:1a:2b:3c ip=:::::eth0:none:1500:b8:ce:f6:1a:2b:3d node-b8-ce-f6-1a-2b-3e"
+    assert redacted(only(proc__cmdline=words)).files["/proc/cmdline"] == (
+        "ifname=eth0:02:00:00:00:00:01 ip=:::::eth0:none:1500:02:00:00:00:00:02 node-02-00-00-00-00-03"
+    )
+
+
+def test_a_host_and_a_server_in_other_letters_are_the_same() -> None:
+    taken = only(
+        proc__sys__kernel__hostname="reef-7\n",
+        proc__mounts="Filer3.a.org:/x /m nfs rw\n",
+        proc__cmdline="REEF-7 filer3",
+    )
+    assert redacted(taken).files["/proc/cmdline"] == "host1 server1"
+
+
+@pytest.mark.parametrize("name", ["dell", "h100"])
+def test_a_host_that_is_called_like_its_model_keeps_the_model(name: str) -> None:
+    vendor = {"/sys/class/dmi/id/sys_vendor": "Dell Inc.\n"}
+    nvml = NvmlOutput(document={"gpus": [{"name": "NVIDIA H100 80GB HBM3"}]})
+    taken = only(proc__sys__kernel__hostname=f"{name}\n")
+    clean = redacted(msgspec.structs.replace(taken, files=taken.files | vendor, nvml=nvml))
+    assert clean.files == vendor | {"/proc/sys/kernel/hostname": "host1\n"}
+    assert clean.nvml == nvml
+
+
+def test_a_variable_behind_a_home_keeps_its_name() -> None:
+    environ = redacted(only(proc__self__environ="HOME=/home/wilma\0PATH=/bin\0")).files["/proc/self/environ"]
+    assert environ == "HOME=/home/user1\0PATH=/bin\0"
+
+
 def test_what_is_no_text_is_left_out_but_for_configuration_space() -> None:
     config = bytearray(range(256)) * 16
     config[0x100:0x104] = (0x0001 | 1 << 16 | 0x150 << 20).to_bytes(4, "little")  # AER, next at 0x150
