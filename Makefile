@@ -31,7 +31,7 @@ types: $(READY)
 # says of bytecode.
 unit: $(READY)
 	$(BIN)/python -m compileall -q -j 0 hostdoctor checks tests
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --numprocesses=$(WORKERS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --numprocesses=$(WORKERS) -m 'not e2e$(if $(LONG),, and not long)'
 
 # The real vLLM on CPUs: some minutes and 3.5 GB the first time; not part of `make test`.
 test-e2e: $(READY)

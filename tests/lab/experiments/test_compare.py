@@ -7,7 +7,7 @@ import pytest
 
 from tests.lab.results import Guest
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 WHERE = {"near": ("0-3", "0"), "far": ("4-7", "1")}
 PAIRS = 6

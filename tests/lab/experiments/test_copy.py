@@ -11,6 +11,7 @@ from tests.support.nvml_double import compiler
 
 pytestmark = [
     pytest.mark.lab,
+    pytest.mark.long,
     pytest.mark.skipif(compiler() is None, reason="no C compiler here: the CUDA double cannot be built"),
 ]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.lab.results import Guest
 from tests.support.write_schemas import FOLDER
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 NODE_CPUS = {0: "0-3", 1: "4-7"}
 BUFFER_PAGES = (16 << 20) // 4096
