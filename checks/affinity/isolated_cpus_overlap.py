@@ -60,7 +60,7 @@ def isolated_cpus_overlap(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
 
 def _bindable(host: Host, gpus: Iterable[Gpu]) -> frozenset[int]:
     """Return the CPUs of the GPUs' near nodes; all of them where there is but one node."""
-    if len(needs.cpu_nodes(host)) == 1:
+    if needs.one_cpu_node(host):
         return online_cpus(host) or frozenset()
     nodes = nodes_by_id(host)
     told = [cpuset(nodes[i].cpus if i in nodes else None) for gpu in gpus for i in near_nodes(gpu)]

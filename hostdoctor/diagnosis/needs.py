@@ -20,9 +20,10 @@ def several_cpu_nodes(host: Host, ask: Ask) -> Skip | None:
         return Skip(kind="no-evidence", reason="NUMA nodes are not known")
     if len(cpu_nodes(host)) > 1:
         return None
-    if nodes_missing(host):
-        return Skip(kind="no-evidence", reason="a device names a NUMA node that the host does not list")
-    return Skip(kind="not-applicable", reason="one CPU node: nothing to place")
+    if one_cpu_node(host):
+        return Skip(kind="not-applicable", reason="one CPU node: nothing to place")
+    missing = "a device names a NUMA node that the host does not list"
+    return Skip(kind="no-evidence", reason=missing if nodes_missing(host) else "which nodes have CPUs is not known")
 
 
 def not_one_cpu_node(host: Host, ask: Ask) -> Skip | None:
@@ -100,8 +101,9 @@ def nodes_missing(host: Host) -> bool:
 
 
 def one_cpu_node(host: Host) -> bool:
-    """Tell whether the host is known to have no second node with CPUs."""
-    return bool(host.numa_nodes) and len(cpu_nodes(host)) <= 1 and not nodes_missing(host)
+    """Tell whether the host is known to have no second node with CPUs; of a node's CPUs ``None`` may be some."""
+    with_cpus = [node for node in host.numa_nodes if node.cpus != ""]
+    return bool(host.numa_nodes) and len(with_cpus) <= 1 and not nodes_missing(host)
 
 
 def memory_plan(host: Host, ask: Ask) -> Skip | None:

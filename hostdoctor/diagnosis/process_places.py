@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from hostdoctor.diagnosis.needs import cpu_nodes, node_known
+from hostdoctor.diagnosis.needs import node_known, one_cpu_node
 from hostdoctor.diagnosis.nodes import distances_to, lacks, usable_nodes
 from hostdoctor.diagnosis.subjects import cpuset, near_nodes, nodes_by_id
 from hostdoctor.facts import SCHEMA_VERSION, Fact, Gap, Gpu, Host, NumaNode, Process, ProcessMemory
@@ -154,7 +154,7 @@ def _verdict(host: Host, known: Placement, local: frozenset[int], why: str | Non
 def _not_to_judge(host: Host, known: Placement, *, spans: bool) -> tuple[Verdict, tuple[str, ...]] | None:
     """Return the verdict on what has no one right place, or whose right place is not known."""
     process = known.process
-    if len(cpu_nodes(host)) == 1:
+    if one_cpu_node(host):
         return "ok", ("this host has one CPU node",)
     if is_monitor(process):
         return "not-judged", ("it only watches GPUs",)

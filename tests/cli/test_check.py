@@ -196,6 +196,15 @@ def test_a_gpu_on_a_node_that_the_list_lacks_is_never_ok(tmp_path: Path, nodes: 
     assert "GPU1: NUMA node unknown" in wrapped.err
 
 
+def test_two_nodes_whose_cpus_nobody_told_are_not_one(tmp_path: Path) -> None:
+    (tmp_path / "topo.txt").write_text("\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t\tN/A\n")
+    (tmp_path / "nodes.txt").write_text("available: 2 nodes (0-1)\nnode 0 size: 9 MB\nnode 1 size: 9 MB\n")
+    texts = [part for text in ("topo.txt", "nodes.txt") for part in ("--from", str(tmp_path / text))]
+    ran = hostdoctor("check", "--all", *texts)
+    assert (ran.status, ran.out.splitlines()[1]) == (3, "  Not known: no source tells the NUMA node of GPU0.")
+    assert "HD101 gpu-numa-unknown: which nodes have CPUs is not known (no-evidence)" in ran.out
+
+
 def test_devices_that_no_text_lists_are_no_evidence(tmp_path: Path) -> None:
     (tmp_path / "nodes.txt").write_text("available: 1 nodes (0)\nnode 0 cpus: 0 1 2 3\nnode 0 size: 9 MB\n")
     out = hostdoctor("check", "--all", "--from", str(tmp_path / "nodes.txt")).out

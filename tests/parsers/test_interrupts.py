@@ -398,13 +398,13 @@ def test_a_damaged_table_tells_nothing_false_of_whole_rows(start: int, length: i
         "\x1b",
     ],
 )
-def test_ten_megabytes_of_noise(unit: str) -> None:
-    text = unit * (10_000_000 // len(unit))
+def test_fifty_megabytes_of_noise(unit: str) -> None:
+    text = unit * (50_000_000 // len(unit))
     begin = time.process_time()
     with suppress(ParseError):
         parse_interrupts(text)
     parse_interrupts("  CPU0 CPU1\n 5: 1 1 PCI-MSI 1-edge\n" + text)
-    assert time.process_time() - begin < 6
+    assert time.process_time() - begin < 30
 
 
 def test_a_large_machine_is_read_at_once() -> None:

@@ -595,10 +595,10 @@ def test_round_trip_of_a_table(drives: list[tuple[str, str, str]]) -> None:
         "\x1b",
     ],
 )
-def test_ten_megabytes_of_noise(unit: str) -> None:
-    text = unit * (10_000_000 // len(unit))
+def test_fifty_megabytes_of_noise(unit: str) -> None:
+    text = unit * (50_000_000 // len(unit))
     begin = time.process_time()
     for prefix in ("nvme", OLD + "\n", '"Devices" {'):
         with suppress(ParseError):
             parse_nvme_list(prefix + text)
-    assert time.process_time() - begin < 9
+    assert time.process_time() - begin < 45

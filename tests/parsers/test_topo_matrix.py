@@ -599,7 +599,7 @@ def test_wrapping_loses_at_most_affinity(matrix: TopoMatrix, width: int) -> None
 
 # --- hostile sizes
 
-MEGABYTES = 10
+MEGABYTES = 50
 
 
 @pytest.mark.fuzz
@@ -618,8 +618,8 @@ MEGABYTES = 10
         " ".join(f"GPU{i}" for i in range(250)) + " CPU Affinity\nGPU0 X " + "NV1 " * 249 + "\n\n\n",
     ],
 )
-def test_ten_megabytes_take_seconds(unit: str) -> None:
+def test_fifty_megabytes_take_seconds(unit: str) -> None:
     text = unit * (MEGABYTES * 1_000_000 // len(unit))
     start = time.process_time()
     parses(text)
-    assert time.process_time() - start < 4
+    assert time.process_time() - start < 20
