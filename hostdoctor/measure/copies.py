@@ -13,7 +13,7 @@ import msgspec
 from hostdoctor.errors import MeasureError
 from hostdoctor.measure.copies_links import LinkWatch
 from hostdoctor.measure.copies_model import Cell, Copier, CopyDocument, Memory, Place, Role, Setting
-from hostdoctor.measure.copies_plan import MIB, Plan, cpulist_of, settings_of
+from hostdoctor.measure.copies_plan import MIB, Plan, cpulist_of, load_cpus, second_stream_cpus, settings_of
 from hostdoctor.measure.copies_verdict import P99_COPIES, Run, results_of
 from hostdoctor.measure.documents import Circumstances, Clock
 from hostdoctor.sources.worker import Worker, WorkerLostError
@@ -24,7 +24,6 @@ BANDWIDTH_S = 0.1  # of large copies in a run
 WARM_COPIES = 5
 OPEN_LOOP_LOAD = 0.5  # of what the slowest cell can do: its queue must not grow
 ANSWER_S = 10.0  # beyond the time asked for
-LOAD_THREADS = 4  # for each node
 LOAD_BYTES = 64 * MIB
 PLACED_SHARE = 0.95
 GUESSED_COPY_S = 60e-6  # for the time left, until it is known
@@ -182,7 +181,8 @@ class CopyExperiment:
             yield
             return
         worker = self._workers[cell.cpu_node]
-        worker.ask({"do": "contend", "node": self._plan.gpu.near_node}, self._timeout_s)
+        cpus = sorted(second_stream_cpus(self._plan, cell.cpu_node))
+        worker.ask({"do": "contend", "node": self._plan.gpu.near_node, "cpus": cpus}, self._timeout_s)
         yield
         worker.ask({"do": "rest"}, self._timeout_s)
 
@@ -198,9 +198,12 @@ class CopyExperiment:
         self._loads.clear()
 
     def _load(self, node: int) -> None:
-        cpus = sorted(self._plan.cpus[node] - {self._plan.cpu[node]})[:LOAD_THREADS]
+        cpus = load_cpus(self._plan, node)
         if not cpus:
-            self._notes.append(f"no memory load by node {node}: it has no CPU to spare")
+            self._notes.append(
+                f"no memory load by node {node}: it has no CPU to spare; its second stream takes turns on the copying"
+                " thread's, so that contended copies wait for the CPU too"
+            )
             return
         other = next((n for n in self._plan.cpus if n != node), node)
         size = min(LOAD_BYTES, self._plan.settings.buffer_bytes)
@@ -266,6 +269,9 @@ class CopyExperiment:
             cpus=cpulist_of(self._plan.cpus[node]),
             cpu=self._plan.cpu[node],
             cpus_seen=cpulist_of(frozenset(self._cpus_seen[node])),
+            second_stream_cpus=cpulist_of(second_stream_cpus(self._plan, node))
+            if self._plan.settings.contend
+            else None,
             before=counted[0] if counted else {},
             after=counted[1] if len(counted) > 1 else {},
         )

@@ -63,7 +63,7 @@ class Arm(Fact, frozen=True, kw_only=True):
 
     ``p50_us`` and so on are quantiles of all copies in the order in which they were made; ``late_share`` are those of
     an open loop that could not start when planned. ``bandwidth_gbs`` are the runs' GB/s (10^9 bytes).
-    ``contending_copies`` were made on the second stream meanwhile.
+    ``contending_copies`` are those of the second stream that were under way meanwhile, if only in part.
     """
 
     cell: Cell
@@ -112,8 +112,9 @@ class Place(Fact, frozen=True, kw_only=True):
 class Copier(Fact, frozen=True, kw_only=True):
     """A process that copied: bound to ``cpus`` of one node, its copying thread to one CPU.
 
-    ``cpu_seen`` are the CPUs that this thread was seen on. ``before`` and ``after`` are the kernel's counters without
-    and with its pinned memory: RssShmem, VmPin, VmLck in bytes, nr_foll_pin_* of the whole host in pages.
+    ``cpus_seen`` are the CPUs that this thread was seen on, ``second_stream_cpus`` those of the thread that copies
+    beside it, None where none does. ``before`` and ``after`` are the kernel's counters without and with its pinned
+    memory: RssShmem, VmPin, VmLck in bytes, nr_foll_pin_* of the whole host in pages.
     """
 
     cpu_node: int
@@ -122,6 +123,7 @@ class Copier(Fact, frozen=True, kw_only=True):
     cpus: str
     cpu: int
     cpus_seen: str
+    second_stream_cpus: str | None = None
     before: dict[str, int] = msgspec.field(default_factory=dict)
     after: dict[str, int] = msgspec.field(default_factory=dict)
 

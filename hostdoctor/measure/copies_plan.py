@@ -19,7 +19,8 @@ from hostdoctor.parsers.cpulist import format_cpulist
 MIB = 1 << 20
 MAX_BUFFER_BYTES = 256 * MIB
 PAIRS = 12  # unless more are needed
-CONTENDING_PARTS = 10  # for each node: a second stream's, and two for each of four threads
+LOAD_THREADS = 4  # for each node
+CONTENDING_PARTS = 2 + 2 * LOAD_THREADS  # for each node: a second stream's, and two for each thread
 FREE_PARTS = 16  # of what a node has free, a buffer takes one at most: two processes have two there each
 NEAR_ONLY = "--near-only measures the near node alone"
 ASSUME = "--assume-node N says where it is"
@@ -71,6 +72,17 @@ def plan_copies(host: Host, position: int, settings: Settings, assume_node: int 
         path=(*gpu.upstream, gpu.bdf),
         notes=(*notes, *told),
     )
+
+
+def load_cpus(plan: Plan, node: int) -> tuple[int, ...]:
+    """Return the CPUs of a node that copy memory meanwhile where copies are contended; empty where it has one alone."""
+    return tuple(sorted(plan.cpus[node] - {plan.cpu[node]})[:LOAD_THREADS])
+
+
+def second_stream_cpus(plan: Plan, node: int) -> frozenset[int]:
+    """Return the CPUs for a second stream's thread: it is always busy, so not on the copying thread's if it can be."""
+    spare = plan.cpus[node] - {plan.cpu[node]}
+    return spare.difference(load_cpus(plan, node)) or spare or plan.cpus[node]
 
 
 def refuse_elsewhere(host: Host) -> None:

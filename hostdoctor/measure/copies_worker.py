@@ -69,7 +69,7 @@ class Copier:
         self.device_bytes = 0
         self.device = self.stream = self.context = 0
         self.noise: list[threading.Thread] = []
-        self.noise_copies = 0
+        self.noise_begun = self.noise_ended = 0  # copies of the second stream
         self.noise_memory: tuple[int, int, int] | None = None  # stream, on the GPU, on the host
         self.stop = threading.Event()
 
@@ -141,7 +141,7 @@ class Copier:
         before = kernel.running_cpu()
         for _ in range(question["warm"]):
             once()
-        started = self.noise_copies
+        ended = self.noise_ended
         limit_ns = int(question["limit_s"] * 1e9)
         if question.get("interval_ns"):
             taken, late = open_loop(once, question["count"], question["interval_ns"], limit_ns, question["least"])
@@ -151,18 +151,18 @@ class Copier:
             "ns": list(taken),
             "late": late,
             "cpus": [before, kernel.running_cpu()],
-            "contending_copies": self.noise_copies - started,
+            "contending_copies": self.noise_begun - ended,
         }
 
     def contend(self, question: Answer) -> Answer:
-        """Copy large blocks on a second stream meanwhile, to the GPU and back."""
+        """Copy large blocks on a second stream meanwhile, to the GPU and back, by a thread on these CPUs."""
         if self.noise_memory is None:
             cuda = self._cuda()
             host = self._pinned(question["node"], CONTEND_BYTES).address
             self.noise_memory = cuda.stream(), cuda.device_memory(CONTEND_BYTES), host
-        before = self.noise_copies
-        self._begin(threading.Thread(target=self._second_stream, args=self.noise_memory))
-        while self.noise_copies == before and self.noise[-1].is_alive():
+        before = self.noise_ended
+        self._begin(threading.Thread(target=self._second_stream, args=(question["cpus"], *self.noise_memory)))
+        while self.noise_ended == before and self.noise[-1].is_alive():
             time.sleep(CONTEND_POLL_S)
         return {"bytes": CONTEND_BYTES}
 
@@ -184,7 +184,7 @@ class Copier:
         self.stop.clear()
         if failed:
             raise MeasureError(f"the load beside the copies ended early: {failed}")
-        return {"contending_copies": self.noise_copies}
+        return {}
 
     def _try(self, buffer: Buffer) -> None:
         """Copy a page to the GPU and back; raise MeasureError where it does not come back: nothing could be timed."""
@@ -232,14 +232,16 @@ class Copier:
         owner = placing.bound_buffer(node, size)
         return Buffer(owner.address, size, "mmap, mbind", owner)
 
-    def _second_stream(self, stream: int, device: int, host: int) -> None:
+    def _second_stream(self, cpus: list[int], stream: int, device: int, host: int) -> None:
         cuda = self._cuda()
-        cuda.share(self.context)
-        while not self.stop.is_set():
-            cuda.call("cuMemcpyHtoDAsync_v2", device, host, CONTEND_BYTES, stream)
-            cuda.call("cuMemcpyDtoHAsync_v2", host, device, CONTEND_BYTES, stream)
-            cuda.call("cuStreamSynchronize", stream)
-            self.noise_copies += 2
+        with placing.pinned_thread(cpus):  # else it would be where its parent is: on the copying thread's CPU
+            cuda.share(self.context)
+            while not self.stop.is_set():
+                self.noise_begun += 2
+                cuda.call("cuMemcpyHtoDAsync_v2", device, host, CONTEND_BYTES, stream)
+                cuda.call("cuMemcpyDtoHAsync_v2", host, device, CONTEND_BYTES, stream)
+                cuda.call("cuStreamSynchronize", stream)
+                self.noise_ended += 2
 
     def _copy_memory(self, cpu: int, to: placing.Buffer, source: placing.Buffer) -> None:
         memcpy = kernel.libc().memcpy

@@ -18,6 +18,7 @@ import jsonschema
 import pytest
 
 from hostdoctor.parsers.bdf import canonical_bdf
+from hostdoctor.parsers.cpulist import parse_cpulist
 from tests.live.conftest import Driver
 from tests.support.cuda_double import (
     DRIVER_MISMATCH,
@@ -148,10 +149,15 @@ def test_links_are_counted_while_large_copies_run(copy: Copy) -> None:
 
 def test_contended_copies_run_beside_a_second_stream(copy: Copy) -> None:
     words = one_setting("--contend", "--loops", "bandwidth", "--directions", "to-gpu")
-    results = document(ended(copy(*words)))["results"]
+    told = document(ended(copy(*words)))
+    results = told["results"]
     assert [result["setting"]["load"] for result in results] == ["idle", "contended"]
     idle, contended = ([arm["contending_copies"] for arm in result["arms"]] for result in results)
     assert (idle, min(contended) > 0) == ([None, None], True)
+    (copier,) = told["copiers"]
+    beside, all_cpus = parse_cpulist(copier["second_stream_cpus"]), parse_cpulist(copier["cpus"])
+    assert (copier["cpu"] in beside) == (len(all_cpus) == 1)
+    assert beside <= all_cpus
 
 
 def test_the_document_is_as_its_schema_says(copy: Copy) -> None:

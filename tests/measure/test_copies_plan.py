@@ -8,7 +8,15 @@ import pytest
 from hostdoctor.errors import HostdoctorError, MeasureError, SourceError, UnknownNodeError, UsageError
 from hostdoctor.facts import Allowed, Host, MemoryGroup, NumaNode
 from hostdoctor.measure.copies_model import Settings
-from hostdoctor.measure.copies_plan import Plan, plan_copies, refuse_shared, settings_of, users_of
+from hostdoctor.measure.copies_plan import (
+    Plan,
+    load_cpus,
+    plan_copies,
+    refuse_shared,
+    second_stream_cpus,
+    settings_of,
+    users_of,
+)
 from tests.support.build import host, slot
 from tests.support.build_memory import node
 
@@ -175,6 +183,19 @@ def test_there_are_as_many_pairs_as_verdicts_need() -> None:
     few = plan_copies(two_sockets(), 0, settings(pairs=3))
     assert few.settings.pairs == 3
     assert any("3 pairs are too few for verdicts on 16 settings: 10" in note for note in few.notes)
+
+
+def test_what_contends_runs_beside_the_copying_thread() -> None:
+    plan = plan_copies(two_sockets(), 0, settings(contend=True))
+    near = plan.gpu.near_node
+
+    def beside(*cpus: int) -> tuple[tuple[int, ...], frozenset[int]]:
+        of = msgspec.structs.replace(plan, cpus={near: frozenset(cpus)}, cpu={near: cpus[0]})
+        return load_cpus(of, near), second_stream_cpus(of, near)
+
+    assert beside(8, 0, 1, 2, 3, 4, 5) == ((0, 1, 2, 3), frozenset({4, 5}))
+    assert beside(8, 0, 1) == ((0, 1), frozenset({0, 1}))  # the loads' before the copying thread's
+    assert beside(8) == ((), frozenset({8}))
 
 
 def test_a_gpu_in_use_is_refused_by_name() -> None:

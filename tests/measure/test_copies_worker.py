@@ -1,10 +1,14 @@
 """How copies are timed: one after another, and on a schedule that does not wait for slow ones."""
 
+import os
 import time
 from itertools import islice
+from typing import Any
+
+import pytest
 
 from hostdoctor.measure import placing
-from hostdoctor.measure.copies_worker import closed_loop, counters, offsets, open_loop
+from hostdoctor.measure.copies_worker import CONTEND_BYTES, Copier, closed_loop, counters, offsets, open_loop
 
 PAGE = placing.PAGE_BYTES
 
@@ -46,6 +50,34 @@ def test_an_open_loop_never_starts_early() -> None:
     taken, _ = open_loop(lambda: None, 10, 1_000_000, 10**9, 1)
     assert time.perf_counter_ns() - began >= 10 * 1_000_000
     assert min(taken) >= 0
+
+
+class Driver:
+    """Takes every call, and keeps on which CPUs the calling thread may be."""
+
+    def __init__(self) -> None:
+        self.cpus: set[frozenset[int]] = set()
+
+    def share(self, context: int) -> None:
+        del context
+
+    def call(self, *words: Any) -> None:
+        del words
+        self.cpus.add(frozenset(os.sched_getaffinity(0)))
+
+
+def test_a_second_stream_leaves_the_copying_thread_its_cpu() -> None:
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        pytest.skip("one CPU here")
+    copier = Copier()
+    copier.cuda = driver = Driver()  # type: ignore[assignment]
+    copier.noise_memory = (1, 2, 3)
+    with placing.pinned_thread(usable[:1]):  # as the copying thread is
+        assert copier.contend({"node": 0, "cpus": usable[1:]}) == {"bytes": CONTEND_BYTES}
+        copier.rest({})
+    assert driver.cpus == {frozenset(usable[1:])}
+    assert copier.noise_begun == copier.noise_ended > 0
 
 
 def test_the_kernel_counts_pinned_memory_under_these_names() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.lab.results import Guest
+from tests.lab.walking import SIZE_BYTES
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -50,7 +51,7 @@ def test_what_hostdoctor_saw_of_threads_and_pages(document: dict[str, Any], role
         for place in run["places"]:
             assert place["threads_by_node"].keys() == {node}
             assert (place["threads_inside"], place["memory_inside"]) == (1, 1)
-        assert run["places"][-1]["memory_bytes"][node] >= 90 << 20
+        assert run["places"][-1]["memory_bytes"][node] >= SIZE_BYTES
         assert run["places"][-1]["memory_bytes"].keys() == {node} or not any(
             size for other, size in run["places"][-1]["memory_bytes"].items() if other != node
         )
