@@ -15,7 +15,9 @@ def explain(
     checks_dir: ChecksDirOption = None,
 ) -> None:
     """Print what a check looks at, why it matters, what to do and where that is written. Exits 64 for an unknown id."""
-    from hostdoctor.diagnosis.registry import find, load_rules
+    from hostdoctor.diagnosis.registry import MERGED, find, load_rules
 
-    rule = find(load_rules(checks_dir or ()), id)
-    emit(f"# {rule.id} {rule.name} ({rule.severity})\n\n{rule.documentation}\n")
+    merged = MERGED.get(id.strip().upper())
+    rule = find(load_rules(checks_dir or ()), merged or id)
+    before = f"{id.strip().upper()} was merged into {merged}.\n\n" if merged else ""
+    emit(f"{before}# {rule.id} {rule.name} ({rule.severity})\n\n{rule.documentation}\n")

@@ -8,6 +8,9 @@ from pathlib import Path
 from hostdoctor.diagnosis.api import DuplicateCheckError, Rule
 from hostdoctor.errors import UsageError
 
+# Ids that were given out and are part of another check now; never given out again.
+MERGED = {"HD108": "HD103", "HD205": "HD204", "HD304": "HD104"}
+
 
 def load_rules(checks_dirs: Sequence[Path] = ()) -> tuple[Rule, ...]:
     """Return every check, in order of id, with those of a site's own folders.

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hostdoctor.diagnosis.api import Rule
+from hostdoctor.diagnosis.registry import MERGED
 from hostdoctor.diagnosis.report import SEVERITIES
 from hostdoctor.errors import Terminated, UsageError, described
 
@@ -36,7 +37,7 @@ def site_rules(folders: Sequence[Path], known: Mapping[str, Rule]) -> dict[str, 
         before = len(rules)
         for path, source in _sources(folder):
             for rule in _rules(path, _module(path, source, number)):
-                taken = rules.get(rule.id) or names.get(rule.name)
+                taken = rules.get(MERGED.get(rule.id, rule.id)) or names.get(rule.name)
                 if taken is not None:
                     place = places.get(taken.id, taken.module)
                     raise UsageError(f"{path}: {rule.id} {rule.name}: taken by {taken.id} {taken.name} ({place})")

@@ -279,6 +279,7 @@ BROKEN = {
     "id": (source("acme 2", "b"), "not an id, name or severity"),
     "name": (source("ACME2", "B b"), "not an id, name or severity"),
     "own id again": (source("HD201", "b"), "HD201 b: taken by HD201 gpu-link-narrow"),
+    "merged id again": (source("HD108", "b"), "HD108 b: taken by HD103 tp-set-spans-nodes"),
     "own name again": (source("ACME2", "gpu-link-narrow"), "taken by HD201 gpu-link-narrow"),
     "site id again": (source("ACME1", "b"), "taken by ACME1 kernel-not-ours"),
     "twice in a file": (source("ACME2", "b") + source("ACME2", "c").replace("ours", "mine"), "taken by ACME2 b"),

@@ -50,6 +50,13 @@ def test_every_check_is_explained(rule: Rule) -> None:
     assert headings == ["## What it checks", "## Why it matters", "## Remedy", "## References"]
 
 
+@pytest.mark.parametrize(("id", "now"), [("HD108", "HD103"), ("hd205", "HD204"), ("HD304", "HD104")])
+def test_an_id_that_was_merged_leads_to_the_check_that_it_is_part_of(id: str, now: str) -> None:
+    ran = hostdoctor("explain", id)
+    assert ran.status == 0
+    assert ran.out == f"{id.upper()} was merged into {now}.\n\n{hostdoctor('explain', now).out}"
+
+
 def test_help_names_every_command_and_ends_well() -> None:
     ran = hostdoctor("--help")
     assert ran.status == 0

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hostdoctor.diagnosis.api import Rule
-from hostdoctor.diagnosis.registry import load_rules
+from hostdoctor.diagnosis.registry import MERGED, load_rules
 
 FOLDER = Path(__file__).parents[2] / "docs" / "checks"
 INTRODUCTION = """# The checks
@@ -20,7 +20,8 @@ def pages() -> dict[str, str]:
     """Return every file of the folder by name."""
     rules = load_rules()
     table = "".join(_row(rule) for rule in rules)
-    return {"README.md": INTRODUCTION + table} | {page_name(rule): _page(rule) for rule in rules}
+    merged = "".join(f"{old} was merged into {new}. " for old, new in MERGED.items()).rstrip()
+    return {"README.md": f"{INTRODUCTION}{table}\n{merged}\n"} | {page_name(rule): _page(rule) for rule in rules}
 
 
 def page_name(rule: Rule) -> str:
