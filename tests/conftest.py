@@ -4,6 +4,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -22,7 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Have signals end things again that a caller in the background (``nohup``, ``&``) has ignored: tests send them."""
+    """Make no test depend on how busy the machine is, nor on who called.
+
+    Signals end things again that a caller in the background (``nohup``, ``&``) has ignored: tests send them.
+    """
+    settings.register_profile("any-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any-machine")
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)

@@ -30,7 +30,7 @@ def nic_missing_near_gpu(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_NET_GDR_LEVEL)
     """
     if not any(nic.rdma for nic in host.nics):
-        yield Skip(kind="not-applicable", reason="no RDMA NIC known")
+        yield needs.no_rdma_nic(host, "no RDMA NIC known")
         return
     scope = in_scope(host, ask)
     every = list(dict.fromkeys((*scope, *in_scope(host, Ask()))))

@@ -29,8 +29,11 @@ def rdma_path_missing(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     """
     nics = [nic.name or nic.label or nic.bdf or "?" for nic in host.nics if nic.rdma]
     modules, flavour = host.settings.get("modules.peer_memory"), host.settings.get("modules.nvidia")
-    if not nics or not any(gpu.driver == "nvidia" or gpu.uuid for gpu in in_scope(host, ask)):
-        yield Skip(kind="not-applicable", reason="no RDMA NIC beside an NVIDIA GPU")
+    if not any(gpu.driver == "nvidia" or gpu.uuid for gpu in in_scope(host, ask)):
+        yield Skip(kind="not-applicable", reason="no NVIDIA GPU in scope")
+        return
+    if not nics:
+        yield needs.no_rdma_nic(host, "no RDMA NIC known")
         return
     version = re.match(r"(\d{1,4})\.(\d{1,4})", host.system.kernel or "")
     if modules is None or flavour is None or version is None:

@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 
-from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, in_scope
+from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, in_scope, needs
 from hostdoctor.facts import Host
 
 LIMIT = "rlimit.memlock.soft"
@@ -26,7 +26,7 @@ def memlock_limited(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     - https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html
     """
     if not in_scope(host, ask) and not any(nic.rdma for nic in host.nics):
-        yield Skip(kind="not-applicable", reason="neither a GPU nor an RDMA adapter")
+        yield needs.none_known(host, "neither a GPU nor an RDMA adapter", "gpus", "nics")
         return
     soft = host.settings.get(LIMIT)
     if soft is None:

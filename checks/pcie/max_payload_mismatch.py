@@ -37,7 +37,7 @@ def max_payload_mismatch(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
         if len(set(sizes.values())) > 1:
             mixed[device_label(host, device)] = sizes
     if not devices:
-        yield Skip(kind="not-applicable", reason="no GPU, NIC or NVMe drive in scope")
+        yield needs.none_known(host, "no GPU, NIC or NVMe drive in scope", "gpus", "nics", "nvme")
     elif mixed:
         every = {bdf: size for sizes in mixed.values() for bdf, size in sizes.items()}
         yield finding(

@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 
-from hostdoctor.diagnosis import Ask, Finding, Skip, check, in_scope
+from hostdoctor.diagnosis import Ask, Finding, Skip, check, in_scope, needs
 from hostdoctor.diagnosis.narrow import narrow_findings
 from hostdoctor.diagnosis.nearby import device_label, nearby_devices
 from hostdoctor.diagnosis.paths import Tree, physical_ports
@@ -36,5 +36,5 @@ def nic_or_nvme_link_narrow(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
         yield (
             Skip(kind="no-evidence", reason="no NIC's or drive's link is known")
             if devices or not host.pci_devices
-            else Skip(kind="not-applicable", reason="no NIC or NVMe drive in scope")
+            else needs.none_known(host, "no NIC or NVMe drive in scope", "nics", "nvme")
         )

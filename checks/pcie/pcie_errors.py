@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 
-from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, in_scope
+from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, in_scope, needs
 from hostdoctor.diagnosis.error_rates import Counted, counted, fast
 from hostdoctor.diagnosis.nearby import nearby_devices
 from hostdoctor.diagnosis.paths import Device
@@ -42,7 +42,7 @@ def pcie_errors(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     if rest:
         yield _found(rest, "info", f"PCIe errors since boot: {sum(c.total for c in rest)}")
     if not devices:
-        yield Skip(kind="not-applicable", reason="no GPU, NIC or NVMe drive in scope")
+        yield needs.none_known(host, "no GPU, NIC or NVMe drive in scope", "gpus", "nics", "nvme")
     elif all(c.totals is None and c.correctable is None for c in every):
         yield Skip(kind="no-evidence", reason="the kernel shows no PCIe error counters here")
 

@@ -1,15 +1,15 @@
 """Needs that several checks share: each returns None when met, else the Skip to report."""
 
 from hostdoctor.diagnosis.api import Ask, in_scope
-from hostdoctor.diagnosis.report import Skip, SkipKind
-from hostdoctor.facts import UNLISTED_NODE, Gpu, Host
+from hostdoctor.diagnosis.report import Skip
+from hostdoctor.facts import Gpu, Host
 
 
 def gpus(host: Host, ask: Ask) -> Skip | None:
     """Want at least one GPU in scope."""
     if in_scope(host, ask):
         return None
-    if not host.gpus and _not_listed(host, "gpus"):
+    if not is_listed(host, "gpus"):
         return Skip(kind="no-evidence", reason="no source lists the GPUs")
     return Skip(kind="not-applicable", reason="no GPU in scope")
 
@@ -33,15 +33,26 @@ def not_one_cpu_node(host: Host, ask: Ask) -> Skip | None:
 
 def nvme(host: Host, ask: Ask) -> Skip | None:
     """Want at least one NVMe controller."""
-    if host.nvme:
-        return None
-    kind: SkipKind = "no-evidence" if _not_listed(host, "nvme") else "not-applicable"
-    return Skip(kind=kind, reason="no NVMe controller known")
+    return None if host.nvme else none_known(host, "no NVMe controller known", "nvme")
 
 
-def _not_listed(host: Host, devices: str) -> bool:
-    """Tell whether nobody told which devices of a kind there are: none known is then not none."""
-    return any(gap.fact in ("pci_devices", devices) for gap in host.gaps)
+def none_known(host: Host, reason: str, *devices: str) -> Skip:
+    """Say that there is nothing to judge: not applicable, unless devices of these kinds may be there unlisted."""
+    listed = all(is_listed(host, kind) for kind in devices)
+    return Skip(kind="not-applicable" if listed else "no-evidence", reason=reason)
+
+
+def no_rdma_nic(host: Host, reason: str) -> Skip:
+    """Say that there is no RDMA NIC: not applicable, unless NICs may be unlisted or are known by address alone."""
+    if any(nic.name is None for nic in host.nics):
+        return Skip(kind="no-evidence", reason=f"{reason}: what the NICs are called is not known")
+    return none_known(host, reason, "nics")
+
+
+def is_listed(host: Host, devices: str) -> bool:
+    """Tell whether it is known which devices of a kind (gpus, nics, nvme) there are: else none known is not none."""
+    known = {"gpus": host.gpus, "nics": host.nics, "nvme": host.nvme}[devices]
+    return bool(known) or not any(gap.fact in ("pci_devices", devices) for gap in host.gaps)
 
 
 def live(host: Host, ask: Ask) -> Skip | None:
@@ -97,7 +108,7 @@ def node_known(host: Host, gpu: Gpu) -> bool:
 
 def nodes_missing(host: Host) -> bool:
     """Tell whether a device is said to be on a node that the host does not list: the list is then not whole."""
-    return any(gap.fact.endswith(".numa_node") and gap.reason.endswith(UNLISTED_NODE) for gap in host.gaps)
+    return any(gap.kind == "unlisted-node" for gap in host.gaps)
 
 
 def one_cpu_node(host: Host) -> bool:

@@ -75,7 +75,7 @@ def _judge(host: Host, ask: Ask, rule: Rule, accepts: Sequence[Accept]) -> Check
         skip = next((skip for need in rule.needs if (skip := need(host, ask)) is not None), None)
         if skip is not None:
             return _result(rule, "skip", skip=_sound(skip))
-        yielded = tuple(map(_sound, rule.function(host, ask)))
+        yielded = tuple(_quoting(host, _sound(item)) for item in rule.function(host, ask))
     except (KeyboardInterrupt, Terminated):
         raise
     except BaseException as error:  # noqa: BLE001  one broken check must not cost the others, nor end the process
@@ -98,6 +98,19 @@ def _sound(item: Yielded) -> Yielded:
         raise TypeError(f"neither a finding nor a skip: {type(item).__name__}")
     msgspec.json.decode(msgspec.json.encode(item), type=type(item))
     return item
+
+
+def _quoting(host: Host, item: Finding | Skip) -> Finding | Skip:
+    """Return a finding whose evidence names what told it where a path below /sys stands for what nobody read there."""
+    if host.has_sysfs or not host.sources or isinstance(item, Skip):
+        return item
+    evidence = tuple(
+        msgspec.structs.replace(seen, source=f"{host.sources[0]}, for {seen.source}")
+        if seen.source.startswith("/sys/")
+        else seen
+        for seen in item.evidence
+    )
+    return msgspec.structs.replace(item, evidence=evidence)
 
 
 def _result(

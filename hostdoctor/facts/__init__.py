@@ -4,7 +4,6 @@ from hostdoctor.facts.base import Fact
 from hostdoctor.facts.history import Baseline, KnownDevice, KnownNode, PlacedBefore
 from hostdoctor.facts.model import (
     SCHEMA_VERSION,
-    UNLISTED_NODE,
     Allowed,
     BlockDevice,
     Cgroup,
@@ -46,7 +45,6 @@ from hostdoctor.facts.processes import MemorySource, Process, ProcessMemory
 
 __all__ = [
     "SCHEMA_VERSION",
-    "UNLISTED_NODE",
     "Allowed",
     "Baseline",
     "BlockDevice",

@@ -13,10 +13,8 @@ from hostdoctor.facts.processes import Process
 SCHEMA_VERSION = "1"
 
 NodeKind = Literal["cpu+memory", "cpu-only", "memory-only", "gpu-memory", "empty"]
-GapKind = Literal["not-told", "missing", "denied", "timeout", "unreadable", "error"]
-
-
-UNLISTED_NODE = "but the host lists no such node"  # how a gap's reason ends that has a device's node refused
+# ``unlisted-node``: a device is said to be on a node that the host does not list.
+GapKind = Literal["not-told", "missing", "denied", "timeout", "unreadable", "error", "unlisted-node"]
 
 
 class Gap(Fact, frozen=True, kw_only=True):
@@ -427,6 +425,7 @@ class Host(Fact, frozen=True, kw_only=True):
 
     ``processes`` are those that use a GPU, on the running host alone, their memory not looked at. ``baseline`` and
     ``placed_before`` are what the agent remembers; without it there is neither.
+    ``has_sysfs``: its /sys was read, live or kept; else all comes from what other tools printed.
     """
 
     schema_version: str = SCHEMA_VERSION
@@ -447,6 +446,7 @@ class Host(Fact, frozen=True, kw_only=True):
     samples: tuple[Sample, ...] = ()
     sources: tuple[str, ...] = ()
     is_live: bool = False
+    has_sysfs: bool = True
     cpu_power: CpuPower = CpuPower()
     dimms: tuple[Dimm, ...] = ()
     places: tuple[Place, ...] = ()

@@ -2,11 +2,13 @@
 
 from collections import Counter
 
+from hostdoctor.diagnosis.needs import is_listed
 from hostdoctor.diagnosis.report import Report
 from hostdoctor.outputs.report_text import findings_by_severity
 from hostdoctor.outputs.words import counts, printable
 
 MAX_MESSAGE_CHARACTERS = 80
+UNKNOWN = "U"  # as performance data has it
 
 
 def render_nagios(report: Report) -> str:
@@ -27,8 +29,8 @@ def perfdata(report: Report) -> str:
         "passed": statuses["pass"],
         "skipped": statuses["skip"],
         "accepted": sum(len(result.accepted) for result in report.results),
-        "gpus": len(host.gpus),
-        "nodes": len(host.numa_nodes),
+        "gpus": len(host.gpus) if is_listed(host, "gpus") else UNKNOWN,
+        "nodes": len(host.numa_nodes) or UNKNOWN,
     }
     return " ".join(f"{name}={count}" for name, count in values.items())
 

@@ -9,6 +9,7 @@ from hostdoctor.budget.pinned import Budget
 from hostdoctor.diagnosis.api import gpu_label
 from hostdoctor.diagnosis.block_rates import rates
 from hostdoctor.diagnosis.counters import rise
+from hostdoctor.diagnosis.needs import is_listed
 from hostdoctor.diagnosis.paths import on_pcie
 from hostdoctor.diagnosis.process_places import local_nodes, nodes_of
 from hostdoctor.diagnosis.report import Report
@@ -84,7 +85,8 @@ def _host_rows(report: Report) -> Iterator[Row]:
     for kind in get_args(GapKind):
         yield "gaps", {"kind": kind}, gaps[kind]
     yield "disagreements", {}, len(host.disagreements)
-    yield "gpus", {}, len(host.gpus)
+    if is_listed(host, "gpus"):
+        yield "gpus", {}, len(host.gpus)
     yield "gpus_in_scope", {}, report.gpus_in_scope
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+from hostdoctor.diagnosis.needs import is_listed
 from hostdoctor.facts import Host, Link
 
 GIB = 1 << 30
@@ -55,10 +56,8 @@ def counts(host: Host, in_scope: int | None = None) -> str:
     gpus = plural(len(host.gpus), "GPU")
     if in_scope is not None and in_scope < len(host.gpus):
         gpus = f"{in_scope} of {gpus}"
-    listed = bool(host.pci_devices)
-    untold = any(gap.fact == "nvme" for gap in host.gaps)
-    parts = [gpus] if host.gpus or listed else []
+    parts = [gpus] if is_listed(host, "gpus") else []
     parts += [plural(len(host.numa_nodes), "NUMA node")] if host.numa_nodes else []
-    parts += [plural(len(host.nics), "NIC")] if host.nics or listed else []
-    parts += [plural(len(host.nvme), "NVMe drive")] if host.nvme or (listed and not untold) else []
+    parts += [plural(len(host.nics), "NIC")] if is_listed(host, "nics") else []
+    parts += [plural(len(host.nvme), "NVMe drive")] if is_listed(host, "nvme") else []
     return ", ".join(parts) or "no device told"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hostdoctor.facts import UNLISTED_NODE, Allowed, Gpu, NumaNode
+from hostdoctor.facts import Allowed, Gpu, NumaNode
 from hostdoctor.parsers.cpulist import format_cpulist, parse_cpulist
 from hostdoctor.survey.gpu_records import Seen, Told
 from hostdoctor.survey.notes import Notes
@@ -49,7 +49,7 @@ def _on_known_nodes(told: Told, known: set[int], fact: str, source: str, notes: 
     """Return what a source told without nodes that the host does not list."""
     strange = [node for node in (*told.nodes, told.memory_node) if node is not None and node not in known]
     for node in strange:
-        notes.gap(f"{fact}.numa_node", source, f"{node}, {UNLISTED_NODE}")
+        notes.gap(f"{fact}.numa_node", source, f"{node}, but the host lists no such node", "unlisted-node")
     nodes = tuple(node for node in told.nodes if node in known)
     memory_node = told.memory_node if told.memory_node in known else None
     return msgspec.structs.replace(told, nodes=nodes, memory_node=memory_node)

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hostdoctor.facts import UNLISTED_NODE, Gpu, Host, Nic, NumaNode, NvidiaDriver, NvmeController, PciDevice, System
+from hostdoctor.facts import Gpu, Host, Nic, NumaNode, NvidiaDriver, NvmeController, PciDevice, System
 from hostdoctor.parsers.nvml import NvmlDocument, parse_nvml
-from hostdoctor.sources.base import LIVE_COMMANDS, NCCL_XML, NvmlOutput, Source
+from hostdoctor.sources.base import LIVE_COMMANDS, NvmlOutput, Source
 from hostdoctor.sources.cpu import captured_brand
 from hostdoctor.survey.devices import read_block_devices, read_nics, read_nvme
+from hostdoctor.survey.lists import unlisted
 from hostdoctor.survey.merge_devices import merge_nics, merge_nvme, nics_from_listing, nvme_from_listing
 from hostdoctor.survey.merge_gpus import find_gpus
 from hostdoctor.survey.merge_nodes import merge_nodes, with_kinds
@@ -69,8 +70,8 @@ def survey_map(source: Source) -> Host:
     nics, virtual, nvme = _adapters(source, devices, bool(sysfs_devices))
     nics = merge_nics(name_nics(nics, devices, texts), virtual, texts, notes)
     nvme = merge_nvme(name_drives(nvme, texts), by_bdf(devices), texts, source, notes)
-    _note_no_drives(nvme, bool(sysfs_devices), texts, notes)
     for name, placed in (("gpus", gpus), ("nics", nics), ("nvme", nvme)):
+        notes.add(() if placed or sysfs_devices else unlisted(name, devices, texts, source.label))
         _note_open(source, name, placed, sysfs, notes)
     _about_gpus(gpus, notes)
     paths = texts.matrices[0].paths if texts.matrices else ()
@@ -101,6 +102,7 @@ def survey_map(source: Source) -> Host:
         nvidia=_nvidia(nvml, driver, texts),
         sources=(source.label, *texts.sources),
         is_live=source.is_live,
+        has_sysfs=bool(sysfs_nodes or sysfs_devices),
     )
 
 
@@ -120,17 +122,13 @@ def _on_known_nodes(devices: tuple[PciDevice, ...], nodes: tuple[NumaNode, ...],
     known = {node.id for node in nodes}
     strange = [d for d in devices if known and d.numa_node is not None and d.numa_node not in known]
     for device in strange:
-        is_minus_one = device.numa_node in UNSIGNED_MINUS_ONE
-        reason = f"{device.numa_node}, which is -1" if is_minus_one else f"{device.numa_node}, {UNLISTED_NODE}"
-        notes.gap(f"pci_devices[{device.bdf}].numa_node", "sysfs or lspci", reason)
+        fact, source = f"pci_devices[{device.bdf}].numa_node", "sysfs or lspci"
+        if device.numa_node in UNSIGNED_MINUS_ONE:
+            notes.gap(fact, source, f"{device.numa_node}, which is -1")
+        else:
+            notes.gap(fact, source, f"{device.numa_node}, but the host lists no such node", "unlisted-node")
     lost = {device.bdf for device in strange}
     return tuple(msgspec.structs.replace(d, numa_node=None) if d.bdf in lost else d for d in devices)
-
-
-def _note_no_drives(nvme: tuple[NvmeController, ...], has_sysfs: bool, texts: Texts, notes: Notes) -> None:
-    """Leave a gap where the only list of PCI functions is of a kind that never holds drives."""
-    if texts.nccl and not (nvme or has_sysfs or texts.listings or texts.trees or texts.hwloc):
-        notes.gap("nvme", NCCL_XML.label, "lists no drives")
 
 
 def _note_open(

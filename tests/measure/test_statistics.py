@@ -5,7 +5,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hostdoctor.measure.quantiles import burst_factor, count_clusters, exact_ranks
@@ -66,7 +66,6 @@ def test_ranks_are_scipy_s(count: int, p: float) -> None:
     assert (high if high <= count else math.nan) == pytest.approx(interval.high, nan_ok=True)
 
 
-@settings(deadline=None)
 @given(st.lists(LATENCIES, min_size=1, max_size=50), st.sampled_from([0.25, 0.5, 0.9, 0.99]))
 def test_a_sample_quantile_is_numpy_s(samples: list[float], p: float) -> None:
     numpy = pytest.importorskip("numpy")
@@ -80,7 +79,6 @@ def test_student_s_t_is_scipy_s(df: int) -> None:
         assert t_cdf(t, df) == pytest.approx(float(stats.t.cdf(t, df)), abs=1e-12)
 
 
-@settings(deadline=None)
 @given(st.lists(LATENCIES, min_size=6, max_size=400), st.sampled_from([0.5, 0.9]))
 def test_the_interval_contains_the_sample_quantile(samples: list[float], p: float) -> None:
     found = estimate_quantile(samples, p)
@@ -89,7 +87,6 @@ def test_the_interval_contains_the_sample_quantile(samples: list[float], p: floa
         assert found.high is None or found.value <= found.high
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=30, max_size=200), st.sampled_from([0.5, 2.0, 1024.0]))
 def test_a_quantile_scales_with_its_unit(samples: list[int], scale: float) -> None:
     one, other = estimate_quantile(samples, 0.5), estimate_quantile([x * scale for x in samples], 0.5)
@@ -176,7 +173,6 @@ def test_many_pairs_are_met_in_the_middle_and_more_are_student_s() -> None:
     assert sign_flip_p([0.2] * 50) == 2.0**-49
 
 
-@settings(deadline=None)
 @given(PAIRS)
 def test_exchanging_near_and_far_inverts_the_ratio(pairs: list[tuple[float, float]]) -> None:
     near, far = [a for a, _ in pairs], [b for _, b in pairs]
@@ -189,7 +185,6 @@ def test_exchanging_near_and_far_inverts_the_ratio(pairs: list[tuple[float, floa
     assert other.p_value == one.p_value
 
 
-@settings(deadline=None)
 @given(PAIRS, st.sampled_from([0.125, 2.0, 4096.0]))
 def test_a_ratio_has_no_unit(pairs: list[tuple[float, float]], scale: float) -> None:
     near, far = [a for a, _ in pairs], [b for _, b in pairs]
@@ -199,7 +194,6 @@ def test_a_ratio_has_no_unit(pairs: list[tuple[float, float]], scale: float) -> 
     assert other.p_value == pytest.approx(one.p_value)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=14))
 def test_a_p_value_is_a_probability(differences: list[float]) -> None:
     assert 2.0 ** -len(differences) <= sign_flip_p(differences) <= 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hostdoctor.errors import ParseError
@@ -404,7 +404,6 @@ JSON = st.recursive(
 FIELDS = st.sampled_from([*HEAD, *AGGREGATES, *DETAILS, "server_info", "benchmarks", *aiperf("ms", 1)])
 
 
-@settings(deadline=None)
 @given(st.sampled_from([HEAD | AGGREGATES | DETAILS, SGLANG, GUIDELLM, aiperf("ms", 1)]), FIELDS, JSON)
 def test_any_value_in_any_field_gives_runs_or_a_parse_error(document: dict[str, Any], field: str, value: Any) -> None:
     try:
@@ -416,7 +415,6 @@ def test_any_value_in_any_field_gives_runs_or_a_parse_error(document: dict[str, 
         assert all(0 < x <= 1e9 for x in latency.quantiles_ms.values())
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_gives_runs_or_a_parse_error(text: str) -> None:
     with pytest.raises(ParseError):

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hostdoctor.errors import ParseError
@@ -560,13 +560,11 @@ def same(read: TopoMatrix, drawn: TopoMatrix) -> bool:
     return msgspec.structs.replace(read, gaps=()) == drawn and {gap.fact for gap in read.gaps} == unknown
 
 
-@settings(deadline=None)
 @given(matrices(), st.booleans(), st.booleans(), st.sampled_from([0, 8]))
 def test_round_trip(matrix: TopoMatrix, underlined: bool, soc: bool, tab_width: int) -> None:
     assert same(parse_topo_matrix(render_topo(matrix, underlined=underlined, soc=soc, tab_width=tab_width)), matrix)
 
 
-@settings(deadline=None)
 @given(matrices(device_names=True), st.booleans(), st.sampled_from([0, 8]))
 def test_round_trip_without_the_newer_columns(matrix: TopoMatrix, numa: bool, tab_width: int) -> None:
     text = render_topo(
@@ -577,14 +575,12 @@ def test_round_trip_without_the_newer_columns(matrix: TopoMatrix, numa: bool, ta
     assert same(parse_topo_matrix(text), msgspec.structs.replace(matrix, gpus=tuple(gpus)))
 
 
-@settings(deadline=None)
 @given(matrices(told=True))
 def test_round_trip_with_folded_blanks(matrix: TopoMatrix) -> None:
     text = "\n".join(f"x y] {' '.join(line.split())}" for line in render_topo(matrix).split("\n"))
     assert same(parse_topo_matrix(text), matrix)
 
 
-@settings(deadline=None)
 @given(matrices(told=True), st.integers(60, 130))
 def test_wrapping_loses_at_most_affinity(matrix: TopoMatrix, width: int) -> None:
     read = parses(wrap(render_topo(matrix, underlined=False, tab_width=8), width))

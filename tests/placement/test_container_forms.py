@@ -153,7 +153,7 @@ def test_docker_asks_for_the_image_it_was_not_told(daemon: tuple[str, list[dict[
     assert b"set IMAGE to the image to run" in done.stderr
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(word=text)
 def test_docker_passes_every_word_on(word: str, daemon: tuple[str, list[dict[str, Any]]]) -> None:
     asked = asked_of(daemon, form(launch("a", word, environment={"B": word}), "docker"))
@@ -234,7 +234,7 @@ def interpolated(value: str) -> str:
     return value.replace("$$", "$")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(word=text)
 @example(word="$$(A)${B}$C$")
 def test_yaml_gives_every_word_back(word: str) -> None:

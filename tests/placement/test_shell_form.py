@@ -254,7 +254,7 @@ def test_taskset_takes_a_name_that_looks_like_an_option(tmp_path: Path) -> None:
     assert bench.words == ["--"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(argv=st.lists(words, max_size=6), value=words)
 @example(argv=[*NASTY, *BYTES], value="\n")
 def test_every_word_arrives_byte_for_byte_in_every_shell(argv: list[str], value: str) -> None:
@@ -267,7 +267,7 @@ def test_every_word_arrives_byte_for_byte_in_every_shell(argv: list[str], value:
             assert f"HOSTILE={value}" in bench.environ
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(argv=st.lists(words, max_size=6), value=words)
 @example(argv=[*NASTY, *BYTES], value="\n")
 def test_the_command_line_says_the_same(argv: list[str], value: str) -> None:
@@ -293,7 +293,7 @@ def test_the_command_line_of_a_whole_node() -> None:
     assert text == "env CUDA_VISIBLE_DEVICES=0,1 numactl --cpunodebind=0 --membind=0 vllm serve m\n"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.one_of(words, st.text()))
 @example(text="x\nrm -rf /")
 @example(text="a\u2028b\u0085c\rd\x0be */ \u202e")

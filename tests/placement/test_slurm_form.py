@@ -115,7 +115,7 @@ def job_bench(folder: Path) -> Bench:
     return bench
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(argv=words.map(lambda word: [word]), value=words)
 @example(argv=[*NASTY, *BYTES], value="\n")
 def test_every_word_arrives_byte_for_byte(argv: list[str], value: str) -> None:

@@ -98,7 +98,7 @@ def test_one_node_alone_can_be_preferred() -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(argv=words.map(lambda word: [word, word]))
 @example(argv=[*NASTY, *BYTES])
 def test_systemd_starts_every_word_byte_for_byte(argv: list[str]) -> None:

@@ -167,7 +167,7 @@ def test_a_report_with_nothing_in_it_is_refused(tmp_path: Path) -> None:
         open_source([str(path)])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damaged_reports_give_a_host_or_one_line(tmp_path: Path, data: st.DataObject) -> None:
     text = SMALL
@@ -188,7 +188,7 @@ def assert_host_or_one_line(opened: Callable[[], BugReportSource]) -> None:
     assert "\n" not in message
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(0, 10_000) | st.text(max_size=60), max_size=40))
 def test_sections_in_any_order_give_a_host_or_one_line(drawn: list[int | str]) -> None:
     lines = [LINES[line % len(LINES)] if isinstance(line, int) else line for line in drawn]

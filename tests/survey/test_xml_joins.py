@@ -106,7 +106,7 @@ def test_a_host_of_nccl_alone() -> None:
     }
     facts = [gap.fact for gap in host.gaps]
     addresses = [f"nics[{i}].bdf" for i in range(3)]
-    assert facts == ["numa_nodes", "nvme", *addresses, "nics[2].numa_node", "system.virtualization"]
+    assert facts == ["numa_nodes", *addresses, "nics[2].numa_node", "nvme", "system.virtualization"]
 
 
 LINKED = '<nvlink target="{}" count="{}" tclass="0x030200"/>'

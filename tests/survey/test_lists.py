@@ -1,0 +1,126 @@
+"""What pasted lists of PCI functions do not show: unknown where they may be a part, none where they are whole."""
+
+import pytest
+
+from hostdoctor.diagnosis.api import Ask
+from hostdoctor.diagnosis.registry import load_rules
+from hostdoctor.diagnosis.report import Report
+from hostdoctor.diagnosis.runner import diagnose
+from hostdoctor.facts import Host
+from hostdoctor.outputs.nagios import perfdata
+from hostdoctor.outputs.prometheus import render_prometheus
+from hostdoctor.outputs.report_metrics import Made, report_families
+from hostdoctor.outputs.words import counts
+from hostdoctor.sources.texts import TextSource
+from hostdoctor.survey import survey
+from tests.support.render_hwloc import bridge, function, holder, node, topology
+
+HOST_BRIDGE = "00:00.0 Host bridge [0600]: Intel Corporation Ice Lake Memory Map/VT-d [8086:09a2] (rev 04)\n"
+PORT = "16:02.0 PCI bridge [0604]: Intel Corporation Device [8086:347a] (rev 04)\n"
+GPU = "17:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 PCIe] [10de:2331] (rev a1)\n"
+OTHER_GPU = GPU.replace("17:", "65:")
+NIC = "31:00.0 Ethernet controller [0200]: Mellanox Technologies MT2910 Family [ConnectX-7] [15b3:1021]\n"
+DRIVE = "4b:00.0 Non-Volatile memory controller [0108]: Samsung Electronics Co Ltd PM9A3 [144d:a80a]\n"
+SATA = "00:17.0 SATA controller: Intel Corporation C620 Series SATA Controller (rev 09)\n"
+WORDY = "00:05.2 Encryption controller: Intel Corporation Device 4940\n"
+PASSED_THROUGH = GPU.replace("17:00.0", "0001:00:00.0")
+VIRTUAL_NIC = NIC.replace("31:00.0", "a2c1:00:02.0")
+
+LISTS = {
+    "whole, with all": (HOST_BRIDGE + PORT + GPU + NIC + DRIVE, "1 GPU, 1 NIC, 1 NVMe drive"),
+    "whole, without drives": (HOST_BRIDGE + SATA + GPU + NIC, "1 GPU, 1 NIC, 0 NVMe drives"),
+    "whole, in words that have no code": (HOST_BRIDGE + SATA + WORDY, "0 GPUs, 0 NICs, 0 NVMe drives"),
+    "what a hypervisor passes through": (PASSED_THROUGH + VIRTUAL_NIC, "1 GPU, 1 NIC, 0 NVMe drives"),
+    "one GPU (-s)": (GPU, "1 GPU"),
+    "one drive (-s)": (DRIVE, "1 NVMe drive"),
+    "one host bridge (-s)": (HOST_BRIDGE, "no device told"),
+    "one vendor (-d 10de:)": (GPU + OTHER_GPU, "2 GPUs"),
+    "one vendor, passed through": (PASSED_THROUGH + PASSED_THROUGH.replace("0001:", "0002:"), "2 GPUs"),
+    "no root bus (grep)": (GPU + NIC, "1 GPU, 1 NIC"),
+    "bridges alone (grep)": (HOST_BRIDGE + PORT, "no device told"),
+    "a tree without names (-t)": ("-[0000:00]-+-00.0\n           \\-01.0-[01]----00.0\n", "no device told"),
+    "a tree of numbers (-tn)": (
+        "-[0000:00]-+-00.0  8086:09a2\n           \\-01.0-[01]----00.0  10de:2331\n",
+        "no device told",
+    ),
+    "a tree of names (-tv)": (
+        "-[0000:00]-+-00.0  Intel Corporation Ice Lake Memory Map\n"
+        "           \\-01.0-[01]----00.0  NVIDIA Corporation GH100 [H100 PCIe]\n",
+        "1 GPU",
+    ),
+}
+
+
+def lstopo(*functions: str) -> str:
+    """Return hwloc's XML of one socket with these functions behind a host bridge."""
+    package = holder("Package", range(8), node(0, range(8)), nodeset="0x1")
+    return topology("2.0", range(8), [0], package + bridge("0000:[00-ff]", "".join(functions)))
+
+
+LISTS |= {
+    "lstopo of GPUs alone": (lstopo(function("0000:17:00.0", "0302 [10de:2331]")), "1 GPU, 1 NUMA node"),
+    "lstopo": (
+        lstopo(function("0000:17:00.0", "0302 [10de:2331]"), function("0000:18:00.0", "0106 [8086:a182]")),
+        "1 GPU, 1 NUMA node, 0 NICs, 0 NVMe drives",
+    ),
+}
+
+
+def host_of(text: str) -> Host:
+    return survey(TextSource([("pasted", text)]))
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_only_a_whole_list_counts_none(name: str) -> None:
+    text, words = LISTS[name]
+    assert counts(host_of(text)) == words
+
+
+def test_the_reason_is_told() -> None:
+    gaps = {gap.fact: gap.reason for gap in host_of(GPU + NIC).gaps}
+    assert gaps["nvme"] == "a part of the list of PCI functions: none is on a root bus"
+    assert "nics" not in gaps
+
+
+def report_on(text: str) -> Report:
+    return diagnose(host_of(text), Ask(), load_rules())
+
+
+@pytest.mark.parametrize(("text", "kind"), [(GPU, "no-evidence"), (HOST_BRIDGE + SATA + GPU, "not-applicable")])
+def test_what_may_be_there_is_not_called_not_applicable(text: str, kind: str) -> None:
+    asked = ("HD109", "HD401", "HD403")
+    assert [result.skip_kind for result in report_on(text).results if result.id in asked] == [kind] * len(asked)
+
+
+def test_nics_that_are_known_by_address_alone_may_be_rdma_nics() -> None:
+    (result,) = (result for result in report_on(HOST_BRIDGE + GPU + NIC).results if result.id == "HD109")
+    assert result.skip_kind == "no-evidence"
+    assert result.reason == "no RDMA NIC known: what the NICs are called is not known"
+
+
+@pytest.mark.parametrize(("text", "gpus", "row"), [(DRIVE, "U", False), (HOST_BRIDGE + SATA + DRIVE, "0", True)])
+def test_monitors_are_not_told_a_number_that_nobody_knows(text: str, gpus: str, row: bool) -> None:
+    report = report_on(text)
+    assert f" gpus={gpus} nodes=U" in perfdata(report)
+    assert ("\nhostdoctor_gpus 0\n" in render_prometheus(report_families(report, Made(version="0")))) == row
+
+
+NARROW = """\
+00:00.0 Host bridge: Intel Corporation Device 09a2
+00:02.0 PCI bridge: Intel Corporation Device 347a (prog-if 00 [Normal decode])
+	Bus: primary=00, secondary=01, subordinate=01, sec-latency=0
+	LnkCap:	Port #0, Speed 32GT/s, Width x16, ASPM not supported
+	LnkSta:	Speed 32GT/s, Width x8 (downgraded)
+01:00.0 3D controller: NVIDIA Corporation GH100 [H100 PCIe] (rev a1)
+	LnkCap:	Port #0, Speed 32GT/s, Width x16, ASPM not supported
+	LnkSta:	Speed 32GT/s, Width x8 (downgraded)
+"""
+
+
+def test_evidence_names_who_told_it_where_no_sysfs_was_read() -> None:
+    (result,) = (result for result in report_on(NARROW).results if result.id == "HD201")
+    (found,) = result.findings
+    assert (found.evidence[0].source, found.evidence[0].value) == (
+        "pasted, for /sys/bus/pci/devices/0000:01:00.0/current_link_width",
+        "8",
+    )
