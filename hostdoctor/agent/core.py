@@ -21,6 +21,7 @@ from hostdoctor.agent.signals import (
     link_states,
     read_signals,
     why_survey,
+    why_survey_again,
 )
 from hostdoctor.agent.state import Memory
 from hostdoctor.agent.surveying import ERRORS, LONG_SAMPLE_S, Counted, Remembered, Surveyed, Wish, decode, preload
@@ -306,7 +307,11 @@ class Agent:
             counts = self.counters.transitions
             self._count(transitions=counts | {event.transition: counts.get(event.transition, 0) + 1})
         self.recorder.add(events)
-        self._readings.append(read_signals(self.tools.files, self._watched, now))
+        reading = read_signals(self.tools.files, self._watched, now)
+        self._readings.append(reading)
+        changed = why_survey_again(self._watched, reading)
+        if changed is not None:
+            self._asked.note(1, changed, now, reason="signal")
         self._save()
         self.tools.teller.status(self._status_line())
         self._publish()

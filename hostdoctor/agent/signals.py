@@ -46,15 +46,17 @@ _NODE_FIELDS = {
 class WatchedFunction(Fact, frozen=True, kw_only=True):
     """A PCI function to watch: a GPU, NIC or drive, or a port above one.
 
-    ``errors``: it counts them (AER). ``has_link``: its link matters; that of a GPU joined to its CPU by C2C does not.
+    ``has_link``: its link matters; that of a GPU joined to its CPU by C2C does not. ``width_lanes`` and
+    ``severe_errors`` are what the survey saw: None where no link is shown, and where no errors are counted (AER).
     """
 
     bdf: str
     device: str
     kind: DeviceKind
     numa_node: int | None = None
-    errors: bool = False
     has_link: bool = True
+    width_lanes: int | None = None
+    severe_errors: int | None = None
 
 
 class WatchedDrive(Fact, frozen=True, kw_only=True):
@@ -154,13 +156,35 @@ def why_survey(before: Reading, after: Reading) -> str | None:
     if changed is not None:
         return changed
     for bdf, counted in after.errors.items():
-        if _severe(counted) > _severe(before.errors.get(bdf) or counted):
-            return f"{bdf} counts more severe PCIe errors"
+        if severe(counted) > severe(before.errors.get(bdf) or counted):
+            return _more_severe(bdf)
     sizes = {node.id: node.total_bytes for node in before.nodes}
     for node in after.nodes:
         if node.id in sizes and node.total_bytes != sizes[node.id]:
             return f"the memory of node {node.id} has changed"
     return None
+
+
+def why_survey_again(watched: Watched, reading: Reading) -> str | None:
+    """Return what has changed since the survey itself looked, which no later reading would show as a change.
+
+    Functions that came or went meanwhile are left to the kernel's events: a survey may know one that shows no link.
+    """
+    for function in watched.functions:
+        now, counted = reading.links.get(function.bdf), reading.errors.get(function.bdf)
+        if now is not None and now.width_lanes is not None and function.width_lanes not in (None, now.width_lanes):
+            return _another_width(function.bdf, now.width_lanes, function.width_lanes)
+        if counted is not None and function.severe_errors is not None and severe(counted) > function.severe_errors:
+            return _more_severe(function.bdf)
+    return None
+
+
+def _another_width(bdf: str, now: int | None, was: int | None) -> str:
+    return f"the link of {bdf} has {now} lanes, had {was}"
+
+
+def _more_severe(bdf: str) -> str:
+    return f"{bdf} counts more severe PCIe errors"
 
 
 def _changed_link(before: Mapping[str, Link], after: Mapping[str, Link]) -> str | None:
@@ -169,11 +193,12 @@ def _changed_link(before: Mapping[str, Link], after: Mapping[str, Link]) -> str 
         if now is None:
             return f"{bdf} is gone"
         if now.width_lanes != link.width_lanes:
-            return f"the link of {bdf} has {now.width_lanes} lanes, had {link.width_lanes}"
+            return _another_width(bdf, now.width_lanes, link.width_lanes)
     return next((f"{bdf} is there again" for bdf in after if bdf not in before), None)
 
 
-def _severe(errors: PciErrors) -> int:
+def severe(errors: PciErrors) -> int:
+    """Return how many non-fatal and fatal errors are counted."""
     return (errors.nonfatal or 0) + (errors.fatal or 0)
 
 
@@ -187,7 +212,7 @@ def _links(files: Readable, functions: Iterable[WatchedFunction]) -> Iterator[tu
 
 def _errors(files: Readable, functions: Iterable[WatchedFunction]) -> Iterator[tuple[str, PciErrors]]:
     for function in functions:
-        if function.errors and (told := read_errors(files, f"{DEVICES}/{function.bdf}")) is not None:
+        if function.severe_errors is not None and (told := read_errors(files, f"{DEVICES}/{function.bdf}")) is not None:
             yield function.bdf, told
 
 

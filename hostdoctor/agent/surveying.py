@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hostdoctor.agent.model import DeviceKind, Placement
-from hostdoctor.agent.signals import Watched, WatchedDrive, WatchedFunction, read_group
+from hostdoctor.agent.signals import Watched, WatchedDrive, WatchedFunction, read_group, severe
 from hostdoctor.agent.usual import Group, Split, remember
 from hostdoctor.diagnosis.accept import Accept, by_date
 from hostdoctor.diagnosis.api import Ask, Rule
@@ -24,7 +24,7 @@ from hostdoctor.diagnosis.paths import Device, on_pcie
 from hostdoctor.diagnosis.report import CheckResult, Status
 from hostdoctor.diagnosis.runner import diagnose
 from hostdoctor.errors import SourceError
-from hostdoctor.facts import Baseline, Fact, Host, IoBaseline, Process, Sample
+from hostdoctor.facts import Baseline, Fact, Host, IoBaseline, PciDevice, Process, Sample
 from hostdoctor.facts.processes import is_monitor
 from hostdoctor.sources.base import Source
 from hostdoctor.survey import survey
@@ -203,8 +203,7 @@ def _gone(host: Host, baseline: Baseline | None) -> Iterator[WatchedFunction]:
 
 def _watched(host: Host, groups: Iterable[Group], baseline: Baseline | None) -> Watched:
     """Return what to read between surveys."""
-    counting = {device.bdf for device in host.pci_devices if device.errors is not None}
-    nodes = {device.bdf: device.numa_node for device in host.pci_devices}
+    pci = {device.bdf: device for device in host.pci_devices}
     functions: dict[str, WatchedFunction] = {}
     kinds: tuple[tuple[DeviceKind, Sequence[Device]], ...] = (
         ("gpu", host.gpus),
@@ -216,29 +215,12 @@ def _watched(host: Host, groups: Iterable[Group], baseline: Baseline | None) -> 
     carrying = {port for _, device in placed if device.bdf not in linkless for port in device.upstream}
     for kind, device in placed:
         bdf = device.bdf or ""
-        functions.setdefault(
-            bdf,
-            WatchedFunction(
-                bdf=bdf,
-                device=device_label(host, device),
-                kind=kind,
-                numa_node=device.numa_node,
-                errors=bdf in counting,
-                has_link=bdf not in linkless,
-            ),
-        )
+        label, node = device_label(host, device), device.numa_node
+        functions.setdefault(bdf, _function(bdf, label, kind, node, pci.get(bdf), has_link=bdf not in linkless))
     for bdf in (bdf for _, device in placed for bdf in device.upstream):
-        functions.setdefault(
-            bdf,
-            WatchedFunction(
-                bdf=bdf,
-                device=f"port {bdf}",
-                kind="port",
-                numa_node=nodes.get(bdf),
-                errors=bdf in counting,
-                has_link=bdf in carrying,
-            ),
-        )
+        port = pci.get(bdf)
+        node = port.numa_node if port else None
+        functions.setdefault(bdf, _function(bdf, f"port {bdf}", "port", node, port, has_link=bdf in carrying))
     for function in _gone(host, baseline):
         functions.setdefault(function.bdf, function)
     return Watched(
@@ -250,6 +232,21 @@ def _watched(host: Host, groups: Iterable[Group], baseline: Baseline | None) -> 
         ),
         nodes=tuple(node.id for node in host.numa_nodes),
         groups=tuple(group.placement for group in groups),
+    )
+
+
+def _function(
+    bdf: str, device: str, kind: DeviceKind, node: int | None, seen: PciDevice | None, *, has_link: bool
+) -> WatchedFunction:
+    errors = seen.errors if seen else None
+    return WatchedFunction(
+        bdf=bdf,
+        device=device,
+        kind=kind,
+        numa_node=node,
+        has_link=has_link,
+        width_lanes=seen.link.width_lanes if seen and has_link else None,
+        severe_errors=None if errors is None else severe(errors),
     )
 
 

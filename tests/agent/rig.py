@@ -208,7 +208,7 @@ def surveyed(*results: CheckResult, at: float = 0.0, **more: Any) -> Surveyed:
         "status": "critical" if "critical" in worst else "warning" if "warning" in worst else "ok",
         "duration_s": 0.5,
         "counted": Counted(at=at, counters={"vmstat.pswpin": 0}),
-        "watched": Watched(functions=(WatchedFunction(bdf=GPU, device="GPU0", kind="gpu", errors=True),)),
+        "watched": Watched(functions=(WatchedFunction(bdf=GPU, device="GPU0", kind="gpu", severe_errors=0),)),
         "hostname": "node-1",
     }
     return Surveyed(results=results, **(given | more))

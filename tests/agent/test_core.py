@@ -3,15 +3,18 @@
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from hostdoctor.agent.core import Setup
 from hostdoctor.agent.settings import Settings
+from hostdoctor.agent.signals import Watched, WatchedFunction
 from hostdoctor.agent.surveying import Counted, Wish
 from hostdoctor.errors import OutputError, UsageError
 from hostdoctor.facts import Baseline, IoBaseline
 from hostdoctor.sources.forked import JobError
 from tests.agent.rig import GPU, Rig, failed, found, passed, skipped
 
+GPU0 = WatchedFunction(bdf=GPU, device="GPU0", kind="gpu")
 BASELINE = Baseline(accepted_at="2026-01-02T03:04:05+00:00")
 
 
@@ -118,6 +121,29 @@ class TestSignals:
         assert rig.snapshot.survey.reason == "signal"
         rig.run(100)
         assert len(rig.jobs) == 2
+
+    def test_a_link_that_narrows_while_a_survey_is_at_work_is_surveyed_again(self) -> None:
+        wide, narrow = (Watched(functions=(replace(GPU0, width_lanes=lanes),)) for lanes in (16, 8))
+        rig = settled()
+        rig.agent.events(["add nvme0"])
+        rig.run(5)
+        rig.files.link(GPU, 8)  # after the survey has looked, before any reading
+        rig.survey(passed(), watched=wide)
+        rig.run(6)
+        assert len(rig.jobs) == 3
+        assert rig.log.said(f"surveying: the link of {GPU} has 8 lanes, had 16")
+        rig.survey(failed(found()), watched=narrow)
+        rig.run(100)
+        assert len(rig.jobs) == 3
+
+    def test_severe_errors_while_a_survey_is_at_work_ask_for_another(self) -> None:
+        rig = settled()
+        rig.agent.events(["add nvme0"])
+        rig.run(5)
+        rig.files.link(GPU, 16, fatal=1)
+        rig.survey(passed())
+        rig.run(6)
+        assert len(rig.jobs) == 3
 
     def test_a_function_that_is_gone(self) -> None:
         rig = settled()

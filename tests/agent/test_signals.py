@@ -15,12 +15,13 @@ from hostdoctor.agent.signals import (
     link_states,
     read_signals,
     why_survey,
+    why_survey_again,
 )
 from hostdoctor.facts import IoBaseline
 from tests.agent.rig import GPU, Files
 
 KIB = 1024
-GPU0 = WatchedFunction(bdf=GPU, device="GPU0", kind="gpu", numa_node=0, errors=True)
+GPU0 = WatchedFunction(bdf=GPU, device="GPU0", kind="gpu", numa_node=0, severe_errors=0)
 DRIVE = WatchedDrive(name="nvme0n1", drive="nvme0", numa_node=1)
 GROUP = Placement(cgroup="/vllm.service", unit="vllm.service", pids=(7, 8), names=("VLLM",), gpus=(0,), gpu_nodes=(0,))
 FOLDER = "/sys/fs/cgroup/vllm.service"
@@ -64,6 +65,25 @@ def test_the_link_of_a_gpu_on_c2c_is_not_looked_at_but_its_presence_is() -> None
     without = reading(source, watched)
     assert why_survey(narrow, without) == f"{GPU0.bdf} is gone"
     assert why_survey(without, narrow) == f"{GPU0.bdf} is there again"
+
+
+def test_what_changed_since_the_survey_looked() -> None:
+    def why(link: int, fatal: int = 0, **seen: int | None) -> str | None:
+        source, watched = files(), Watched(functions=(replace(GPU0, **seen),))
+        source.link(GPU0.bdf, link, fatal=fatal)
+        return why_survey_again(watched, reading(source, watched))
+
+    assert why(8, width_lanes=16) == f"the link of {GPU0.bdf} has 8 lanes, had 16"
+    assert why(16, fatal=2, severe_errors=1) == f"{GPU0.bdf} counts more severe PCIe errors"
+    assert why(16, fatal=1, width_lanes=16, severe_errors=1) is None
+    assert why(16, width_lanes=None) is None  # the survey saw none: it would see none again
+    assert why(16, fatal=2, severe_errors=None) is None
+
+
+def test_what_is_gone_since_the_survey_looked_is_left_to_events() -> None:
+    source, watched = files(), Watched(functions=(replace(GPU0, width_lanes=16),))
+    source.remove(GPU0.bdf)
+    assert why_survey_again(watched, reading(source, watched)) is None
 
 
 def test_a_function_without_a_link_has_none_and_is_not_gone() -> None:

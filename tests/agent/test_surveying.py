@@ -59,6 +59,12 @@ def test_gpus_on_c2c_have_no_link_to_watch_and_none_that_drifts() -> None:
     assert {device.width_lanes for device in found.candidate.devices if device.kind == "GPU"} == {None}
 
 
+def test_the_links_and_errors_that_it_saw_are_kept_to_compare_with(dgx: Source) -> None:
+    found = surveyed(dgx)
+    gpus = [function for function in found.watched.functions if function.kind == "gpu"]
+    assert [(gpu.width_lanes, gpu.severe_errors) for gpu in gpus] == [(16, None)] * 8  # it counts no errors
+
+
 def test_what_the_accepted_map_has_and_the_host_has_not_stays_watched(dgx: Source) -> None:
     whole = surveyed(dgx).candidate
     assert whole is not None
