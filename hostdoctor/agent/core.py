@@ -238,8 +238,7 @@ class Agent:
             self.troubles.over("events", "few again")
         self._asked.answered(now, granted=reason in ("event", "signal"))
         self._ask, self._job_reason, self._job_since = None, reason, now
-        if self.recorder.changed_elsewhere():
-            self._remember(self.recorder.load(self.troubles))
+        self._recall()
         try:
             self.job = self.tools.start_survey(self.setup, self._remembered(now))
         except OSError as error:
@@ -308,8 +307,8 @@ class Agent:
             self._count(transitions=counts | {event.transition: counts.get(event.transition, 0) + 1})
         self.recorder.add(events)
         reading = read_signals(self.tools.files, self._watched, now)
+        changed = why_survey_again(self._watched, self._readings[-1] if self._readings else Reading(at=now), reading)
         self._readings.append(reading)
-        changed = why_survey_again(self._watched, reading)
         if changed is not None:
             self._asked.note(1, changed, now, reason="signal")
         self._save()
@@ -338,7 +337,13 @@ class Agent:
             self._errors.append(Counted(at=counted.at, counters=errors))
 
     def _keep_map(self, surveyed: Surveyed) -> None:
-        """Keep the engines' splits; accept the first whole map, and add to it what was not known then."""
+        """Keep the engines' splits; accept the first whole map, and add to it what was not known then.
+
+        A map that was accepted elsewhere meanwhile stays as it is: a survey that knows it follows.
+        """
+        if self._recall():
+            self._ask = self._ask or "reload"
+            return
         baseline, now = self._memory.baseline, surveyed.candidate
         whole = now if baseline is None else baseline if now is None else completed(baseline, now)
         self._memory = msgspec.structs.replace(self._memory, splits=surveyed.splits, baseline=whole)
@@ -412,6 +417,13 @@ class Agent:
         now = self.tools.monotonic()
         self._next_signals = min(self._next_signals, now + new.signals_s)
         self.setup = setup
+
+    def _recall(self) -> bool:
+        """Take what another process has written to the state; tell whether one has."""
+        if not self.recorder.changed_elsewhere():
+            return False
+        self._remember(self.recorder.load(self.troubles))
+        return True
 
     def _remember(self, memory: Memory | None) -> None:
         """Take what the state tells; it may know no map yet that is known here."""

@@ -158,25 +158,33 @@ def why_survey(before: Reading, after: Reading) -> str | None:
     for bdf, counted in after.errors.items():
         if severe(counted) > severe(before.errors.get(bdf) or counted):
             return _more_severe(bdf)
-    sizes = {node.id: node.total_bytes for node in before.nodes}
-    for node in after.nodes:
-        if node.id in sizes and node.total_bytes != sizes[node.id]:
-            return f"the memory of node {node.id} has changed"
-    return None
+    return _changed_node(before, after)
 
 
-def why_survey_again(watched: Watched, reading: Reading) -> str | None:
+def why_survey_again(watched: Watched, before: Reading, reading: Reading) -> str | None:
     """Return what has changed since the survey itself looked, which no later reading would show as a change.
 
-    Functions that came or went meanwhile are left to the kernel's events: a survey may know one that shows no link.
+    ``before`` is the reading before the survey ended. Functions that came meanwhile are left to the kernel's events.
     """
     for function in watched.functions:
-        now, counted = reading.links.get(function.bdf), reading.errors.get(function.bdf)
-        if now is not None and now.width_lanes is not None and function.width_lanes not in (None, now.width_lanes):
-            return _another_width(function.bdf, now.width_lanes, function.width_lanes)
+        bdf, counted = function.bdf, reading.errors.get(function.bdf)
+        changed = _changed_since(function, before.links.get(bdf), reading.links.get(bdf))
+        if changed is not None:
+            return changed
         if counted is not None and function.severe_errors is not None and severe(counted) > function.severe_errors:
-            return _more_severe(function.bdf)
-    return None
+            return _more_severe(bdf)
+    return _changed_node(before, reading)
+
+
+def _changed_since(function: WatchedFunction, before: Link | None, now: Link | None) -> str | None:
+    was = function.width_lanes
+    if was is None:
+        return None  # no link then, or gone already
+    if now is None:
+        return f"{function.bdf} is gone" if before is not None else None
+    if now.width_lanes is None and before is not None and before.width_lanes is None:
+        return None  # the files showed none before either: the survey knows it from elsewhere, and always will
+    return _another_width(function.bdf, now.width_lanes, was) if now.width_lanes != was else None
 
 
 def _another_width(bdf: str, now: int | None, was: int | None) -> str:
@@ -195,6 +203,14 @@ def _changed_link(before: Mapping[str, Link], after: Mapping[str, Link]) -> str 
         if now.width_lanes != link.width_lanes:
             return _another_width(bdf, now.width_lanes, link.width_lanes)
     return next((f"{bdf} is there again" for bdf in after if bdf not in before), None)
+
+
+def _changed_node(before: Reading, after: Reading) -> str | None:
+    sizes = {node.id: node.total_bytes for node in before.nodes}
+    for node in after.nodes:
+        if node.id in sizes and node.total_bytes != sizes[node.id]:
+            return f"the memory of node {node.id} has changed"
+    return None
 
 
 def severe(errors: PciErrors) -> int:

@@ -1,5 +1,6 @@
 """The agent from turn to turn, by clocks that are set by hand."""
 
+import contextlib
 from pathlib import Path
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 from hostdoctor.agent.core import Setup
 from hostdoctor.agent.settings import Settings
 from hostdoctor.agent.signals import Watched, WatchedFunction
+from hostdoctor.agent.state import State
 from hostdoctor.agent.surveying import Counted, Wish
 from hostdoctor.errors import OutputError, UsageError
 from hostdoctor.facts import Baseline, IoBaseline
@@ -135,6 +137,47 @@ class TestSignals:
         rig.survey(failed(found()), watched=narrow)
         rig.run(100)
         assert len(rig.jobs) == 3
+
+    def test_a_gpu_that_falls_off_the_bus_while_a_survey_is_at_work_is_surveyed_again(self) -> None:
+        rig = settled()
+        rig.agent.events(["add nvme0"])
+        rig.run(5)
+        rig.files.link(GPU, 63)  # the register reads all ones; no event tells
+        watched = Watched(functions=(replace(GPU0, width_lanes=16),))
+        rig.survey(passed(), watched=watched)
+        rig.run(6)
+        assert len(rig.jobs) == 3
+        assert rig.log.said(f"surveying: the link of {GPU} has None lanes, had 16")
+        rig.survey(failed(found()), watched=watched)  # told so by a source that knows better than the files
+        rig.run(100)
+        assert len(rig.jobs) == 3
+
+    def test_a_node_that_loses_memory_while_a_survey_is_at_work_is_surveyed_again(self) -> None:
+        path, watched = "/sys/devices/system/node/node0/meminfo", Watched(nodes=(0,))
+        rig = Rig()
+        rig.files.texts[path] = "Node 0 MemTotal: 1024 kB\n"
+        rig.run()
+        rig.survey(passed(), watched=watched)
+        rig.agent.events(["add nvme0"])
+        rig.run(5)
+        rig.files.texts[path] = "Node 0 MemTotal: 512 kB\n"
+        rig.survey(passed(), watched=watched)
+        rig.run(6)
+        assert len(rig.jobs) == 3
+        rig.survey(passed(), watched=watched)
+        rig.run(100)
+        assert len(rig.jobs) == 3
+
+    def test_a_link_that_never_rests_is_surveyed_again_as_seldom_as_events_are(self) -> None:
+        wide = Watched(functions=(replace(GPU0, width_lanes=16),))
+        rig = settled(interval_s=3000.0)
+        rig.files.link(GPU, 8)
+        for _ in range(500):
+            rig.run(1)
+            if rig.agent.job is not None:
+                rig.survey(passed(), watched=wide)
+        assert len(rig.jobs) == 13
+        assert "events" in rig.problems()
 
     def test_severe_errors_while_a_survey_is_at_work_ask_for_another(self) -> None:
         rig = settled()
@@ -361,8 +404,6 @@ class TestState:
         assert again.log.transitions() == [("cleared", "HD201")]
 
     def test_an_accepted_map_is_noticed_within_one_reading(self, tmp_path: Path) -> None:
-        from hostdoctor.agent.state import State
-
         rig = Rig(tmp_path / "s.db")
         rig.run()
         rig.survey(failed(found()), candidate=BASELINE)
@@ -377,6 +418,24 @@ class TestState:
         assert rig.log.transitions() == [("appeared", "HD201"), ("cleared", "HD201")]
         rig.run(60)
         assert len(rig.jobs) == 2
+
+    def test_a_map_that_is_accepted_while_a_survey_is_at_work_is_kept(self, tmp_path: Path) -> None:
+        rig = Rig(tmp_path / "s.db")
+        rig.run()
+        newer = Baseline(accepted_at="2027-01-01T00:00:00+00:00")
+        with contextlib.closing(State(tmp_path / "s.db")) as other:
+            other.open(0.0)
+            other.save(replace(other.load(), baseline=newer), ())
+        rig.survey(passed(), candidate=BASELINE)  # the first map, made before
+        rig.run(1)
+        assert rig.jobs[1].known.baseline == newer
+        assert not rig.log.said("this map is accepted")
+        rig.survey(passed(), candidate=BASELINE)
+        rig.run(60)
+        assert len(rig.jobs) == 2
+        with contextlib.closing(State(tmp_path / "s.db")) as other:
+            other.open(0.0)
+            assert other.load().baseline == newer
 
     def test_a_disk_that_is_full_is_told_and_nothing_is_lost_once_there_is_room(self, tmp_path: Path) -> None:
         folder = tmp_path / "state"

@@ -71,7 +71,7 @@ def test_what_changed_since_the_survey_looked() -> None:
     def why(link: int, fatal: int = 0, **seen: int | None) -> str | None:
         source, watched = files(), Watched(functions=(replace(GPU0, **seen),))
         source.link(GPU0.bdf, link, fatal=fatal)
-        return why_survey_again(watched, reading(source, watched))
+        return why_survey_again(watched, Reading(at=0.0), reading(source, watched))
 
     assert why(8, width_lanes=16) == f"the link of {GPU0.bdf} has 8 lanes, had 16"
     assert why(16, fatal=2, severe_errors=1) == f"{GPU0.bdf} counts more severe PCIe errors"
@@ -80,10 +80,24 @@ def test_what_changed_since_the_survey_looked() -> None:
     assert why(16, fatal=2, severe_errors=None) is None
 
 
-def test_what_is_gone_since_the_survey_looked_is_left_to_events() -> None:
+def test_what_is_gone_since_the_survey_looked() -> None:
     source, watched = files(), Watched(functions=(replace(GPU0, width_lanes=16),))
+    before = reading(source, watched)
     source.remove(GPU0.bdf)
-    assert why_survey_again(watched, reading(source, watched)) is None
+    gone = reading(source, watched)
+    assert why_survey_again(watched, before, gone) == f"{GPU0.bdf} is gone"
+    assert why_survey_again(watched, gone, gone) is None  # other sources list it, the files never did
+    assert why_survey_again(Watched(functions=(GPU0,)), before, gone) is None  # the survey saw that it was gone
+
+
+def test_a_link_that_shows_no_lanes_since_the_survey_looked() -> None:
+    source, watched = files(), Watched(functions=(replace(GPU0, width_lanes=16),))
+    wide = reading(source, watched)
+    source.link(GPU0.bdf, 63)
+    none = reading(source, watched)
+    for before in (wide, Reading(at=0.0)):
+        assert why_survey_again(watched, before, none) == f"the link of {GPU0.bdf} has None lanes, had 16"
+    assert why_survey_again(watched, none, none) is None  # the survey has it from another source
 
 
 def test_a_function_without_a_link_has_none_and_is_not_gone() -> None:
