@@ -7,6 +7,7 @@ import msgspec
 
 from hostdoctor.diagnosis import needs
 from hostdoctor.diagnosis.api import gpu_label
+from hostdoctor.diagnosis.cores import core_threads
 from hostdoctor.diagnosis.subjects import cpuset, near_nodes, nodes_by_id
 from hostdoctor.errors import MeasureError, SourceError, UnknownNodeError, UsageError
 from hostdoctor.facts import Fact, Gpu, Host, NumaNode
@@ -28,7 +29,10 @@ LATENCIES: tuple[Loop, ...] = ("closed", "open")
 
 
 class Plan(Fact, frozen=True, kw_only=True):
-    """What will be measured: ``cpus`` are those that may be used on each node, ``cpu`` is the copying thread's."""
+    """What will be measured: ``cpus`` are those that may be used on each node, ``cpu`` is the copying thread's.
+
+    ``shared`` are the hardware threads of the copying threads' cores.
+    """
 
     gpu: MeasuredGpu
     settings: Settings
@@ -36,6 +40,7 @@ class Plan(Fact, frozen=True, kw_only=True):
     cpus: dict[int, frozenset[int]]
     cpu: dict[int, int]
     path: tuple[str, ...]
+    shared: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
 
 
@@ -63,26 +68,36 @@ def plan_copies(host: Host, position: int, settings: Settings, assume_node: int 
     buffer_bytes, notes = _buffer(host, nodes, settings)
     settings = msgspec.structs.replace(settings, buffer_bytes=buffer_bytes)
     pairs, told = _pairs(settings)
+    cpu = {node: sorted(ids)[len(ids) // 2] for node, ids in cpus.items()}
     return Plan(
         gpu=_gpu(host, gpu, nodes),
         settings=msgspec.structs.replace(settings, pairs=pairs),
         cells=tuple(_cells(nodes)),
         cpus=cpus,
-        cpu={node: sorted(ids)[len(ids) // 2] for node, ids in cpus.items()},
+        cpu=cpu,
         path=(*gpu.upstream, gpu.bdf),
+        shared=frozenset[int]().union(*(threads for threads in core_threads(host) if threads & {*cpu.values()})),
         notes=(*notes, *told),
     )
 
 
 def load_cpus(plan: Plan, node: int) -> tuple[int, ...]:
-    """Return the CPUs of a node that copy memory meanwhile where copies are contended; empty where it has one alone."""
-    return tuple(sorted(plan.cpus[node] - {plan.cpu[node]})[:LOAD_THREADS])
+    """Return the CPUs of a node that copy memory meanwhile where copies are contended; empty where it has one alone.
+
+    Those of the copying thread's core come last: they would slow it down by more than memory.
+    """
+    spare = plan.cpus[node] - {plan.cpu[node]}
+    return tuple(sorted(spare, key=lambda cpu: (cpu in plan.shared, cpu))[:LOAD_THREADS])
 
 
 def second_stream_cpus(plan: Plan, node: int) -> frozenset[int]:
-    """Return the CPUs for a second stream's thread: it is always busy, so not on the copying thread's if it can be."""
+    """Return the CPUs for a second stream's thread: it is always busy, so not on the copying thread's if it can be.
+
+    Nor on another of its core, nor on those of the memory loads, where there are more.
+    """
     spare = plan.cpus[node] - {plan.cpu[node]}
-    return spare.difference(load_cpus(plan, node)) or spare or plan.cpus[node]
+    rest = spare.difference(load_cpus(plan, node))
+    return rest - plan.shared or spare - plan.shared or rest or spare or plan.cpus[node]
 
 
 def refuse_elsewhere(host: Host) -> None:

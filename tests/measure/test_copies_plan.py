@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hostdoctor.errors import HostdoctorError, MeasureError, SourceError, UnknownNodeError, UsageError
-from hostdoctor.facts import Allowed, Host, MemoryGroup, NumaNode
+from hostdoctor.facts import Allowed, Core, Host, MemoryGroup, NumaNode
 from hostdoctor.measure.copies_model import Settings
 from hostdoctor.measure.copies_plan import (
     Plan,
@@ -196,6 +196,24 @@ def test_what_contends_runs_beside_the_copying_thread() -> None:
     assert beside(8, 0, 1, 2, 3, 4, 5) == ((0, 1, 2, 3), frozenset({4, 5}))
     assert beside(8, 0, 1) == ((0, 1), frozenset({0, 1}))  # the loads' before the copying thread's
     assert beside(8) == ((), frozenset({8}))
+
+
+def test_what_contends_leaves_the_copying_core_to_it_where_there_are_others() -> None:
+    cores = tuple(Core(cpus=f"{i},{i + 8}") for i in range(8))
+    plan = plan_copies(
+        two_sockets(
+            cores=cores, numa_nodes=(node(0, "0-15"), node(1, "16-23")), allowed=Allowed(cpus="0-23", mems="0-1")
+        ),
+        0,
+        settings(),
+    )
+    assert plan.cpu[0] == 8
+    assert load_cpus(plan, 0) == (1, 2, 3, 4)  # 0 is a thread of the same core
+    assert second_stream_cpus(plan, 0) == frozenset({5, 6, 7, *range(9, 16)})
+    few = msgspec.structs.replace(plan, cpus={0: frozenset({0, 1, 8, 9})})
+    assert (load_cpus(few, 0), second_stream_cpus(few, 0)) == ((1, 9, 0), frozenset({1, 9}))
+    one = msgspec.structs.replace(plan, cpus={0: frozenset({0, 8})})
+    assert (load_cpus(one, 0), second_stream_cpus(one, 0)) == ((0,), frozenset({0}))
 
 
 def test_a_gpu_in_use_is_refused_by_name() -> None:

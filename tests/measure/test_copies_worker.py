@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hostdoctor.errors import MeasureError
 from hostdoctor.measure import placing
 from hostdoctor.measure.copies_worker import CONTEND_BYTES, Copier, closed_loop, counters, offsets, open_loop
 
@@ -78,6 +79,17 @@ def test_a_second_stream_leaves_the_copying_thread_its_cpu() -> None:
         copier.rest({})
     assert driver.cpus == {frozenset(usable[1:])}
     assert copier.noise_begun == copier.noise_ended > 0
+
+
+def test_a_second_stream_that_fails_before_its_first_copy_is_told_at_the_end() -> None:
+    copier = Copier()
+    copier.cuda = Driver()  # type: ignore[assignment]
+    copier.noise_memory = (1, 2, 3)
+    copier.contend({"node": 0, "cpus": [1 << 20]})
+    with pytest.raises(MeasureError, match="the load beside the copies ended early: cannot run on CPUs"):
+        copier.rest({})
+    copier.contend({"node": 0, "cpus": sorted(os.sched_getaffinity(0))})
+    assert copier.rest({}) == {}  # the failure is not told twice
 
 
 def test_the_kernel_counts_pinned_memory_under_these_names() -> None:
