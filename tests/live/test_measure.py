@@ -129,7 +129,8 @@ def test_a_terminated_measurement_keeps_what_was_measured(tmp_path: Path) -> Non
     words = ("--size-mib", "8", "--rounds", "10000", "--warmup", "0", "--quick", "-o", str(file))
     run = Started(["measure", "memory", "--native-chase", *words])
     wait_until(lambda: bound(run.process.pid))
-    time.sleep(1)  # some visits
+    begun_s = cpu_s(run.process.pid)
+    wait_until(lambda: cpu_s(run.process.pid) > begun_s + 0.5)  # some visits
     run.process.send_signal(signal.SIGTERM)
     ended = run.end()
     assert (ended.status, ended.left) == (143, ()), ended.err
@@ -351,6 +352,12 @@ def bound(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return " bind:" in Path(f"/proc/{pid}/numa_maps").read_text(encoding="utf-8")
     return False
+
+
+def cpu_s(pid: int) -> float:
+    """Return how long a process has run on CPUs."""
+    words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def fio_pids(run: Started) -> list[str]:

@@ -399,7 +399,7 @@ def mutated(text: str, chance: random.Random) -> str:
     ],
 )
 def test_hostile_text_costs_seconds_at_most(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with contextlib.suppress(ParseError):
         parse_hwloc_xml(text)
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10

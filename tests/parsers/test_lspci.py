@@ -329,7 +329,7 @@ def test_upstream_agrees_with_the_tree(roots: list[Root]) -> None:
     ],
 )
 def test_hostile_texts_are_quick(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with contextlib.suppress(ParseError):
         parse_lspci(text)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

@@ -238,7 +238,7 @@ def test_other_texts_are_errors(text: str) -> None:
     ],
 )
 def test_hostile_texts_are_quick(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with contextlib.suppress(ParseError):
         parse_lspci_tree(text)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

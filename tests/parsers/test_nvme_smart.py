@@ -140,7 +140,7 @@ def test_nothing_but_a_record_or_a_parse_error(text: str) -> None:
 
 @pytest.mark.parametrize("unit", ["critical_warning : ", "critical_warning\t", "temperature" + " " * 40, "[", '{"a":'])
 def test_long_texts_take_no_time(unit: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with contextlib.suppress(ParseError):
         parse_nvme_smart(unit * (20_000_000 // len(unit)), "x")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

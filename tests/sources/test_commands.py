@@ -1,6 +1,7 @@
 """External commands cost at most their deadline, and say in one line why they gave nothing."""
 
 import os
+import signal
 import subprocess  # noqa: TID251  watched, not run
 import sys
 import tempfile
@@ -45,18 +46,15 @@ def test_a_failing_command_quotes_its_first_line() -> None:
 
 def test_a_hanging_command_is_killed_at_the_deadline_and_keeps_what_it_said() -> None:
     began = time.monotonic()
-    done = python("import time; print('partial', flush=True); time.sleep(600)", timeout_s=1)
+    done = run(("sh", "-c", "echo partial; exec sleep 600"), timeout_s=1)
     assert (done.text, done.reason, done.kind) == ("partial\n", "did not answer in time", "timeout")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for() -> None:
-    began = time.monotonic()
-    code = (
-        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(8)']); print('done')"
-    )
-    assert python(code).text == "done\n"
-    assert time.monotonic() - began < 7
+    done = run(("sh", "-c", "sleep 600 & echo $!"))
+    assert done.reason is None
+    os.kill(int(done.text), signal.SIGKILL)  # it still ran
 
 
 def test_endless_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,11 +65,11 @@ def test_endless_output_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(done.text) < 2 << 20
 
 
-def test_commands_run_side_by_side() -> None:
-    began = time.monotonic()
-    running = [Running(("sleep", "1"), time.monotonic() + 20, os.environ) for _ in range(8)]
-    assert all(r.wait().reason is None for r in running)
-    assert time.monotonic() - began < 6
+def test_commands_run_side_by_side(tmp_path: Path) -> None:
+    waits = 'touch "$0/$1"; until [ "$(ls "$0" | wc -l)" = 8 ]; do sleep 0.05; done'  # for all the others
+    waiting = (("sh", "-c", waits, str(tmp_path), str(number)) for number in range(8))
+    running = [Running(command, time.monotonic() + 60, os.environ) for command in waiting]
+    assert [r.wait().reason for r in running] == [None] * 8
 
 
 def test_last_words_that_come_with_the_end_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_any_lines(seed: int) -> None:
 
 def test_many_roots_cost_little() -> None:
     text = "<topology\n" * 500_000 + "<object "
-    start = time.monotonic()
+    start = time.process_time()
     recognise(text)
-    assert time.monotonic() - start < 8
+    assert time.process_time() - start < 8
     assert len(take_documents(["<topology"] * (2 * MAX_TRIES) + ["<object "])) == 0

@@ -136,9 +136,9 @@ class TestDisks:
             tree.links[f"/sys/class/block/md{1 + i}"] = tree.links[f"/sys/block/md{1 + i}"] = (
                 "/sys/devices/virtual/block/md0"
             )
-        began = time.monotonic()
+        began = time.process_time()
         assert disks(tree.text(INFO, row("/models", "/dev/md1", numbers="9:1"))) == ("nvme0n1",)
-        assert time.monotonic() - began < 5
+        assert time.process_time() - began < 5
 
 
 class TestPlaces:
@@ -199,6 +199,6 @@ class TestHolders:
     def test_ten_thousand_mounts_of_one_device_are_looked_up_once(self) -> None:
         tree = drives().over("dm-0", "253:0", "nvme0n1", dm="root")
         tree.text(INFO, *(row(f"/pod/{i}", "/dev/mapper/root") for i in range(10_000)))
-        began = time.monotonic()
+        began = time.process_time()
         assert len(read_holders(tree.source())["nvme0n1"]) == 10_000
-        assert time.monotonic() - began < 5
+        assert time.process_time() - began < 5
