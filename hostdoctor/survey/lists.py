@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hostdoctor.parsers.hwloc_xml import HwlocTopology
 
 _GPUS_AND_BRIDGES = ("03", "06", "12")  # base classes, see pci_class
+_SEARCHED_FOR = ("02", "0108", *_GPUS_AND_BRIDGES)
 _BRIDGES = "06"
 _PORT = "0604"
 _FIRST = "0000:00:00.0"
@@ -44,9 +45,7 @@ def _why_part(devices: tuple[PciDevice, ...], texts: Texts) -> str | None:
     if len(devices) == 1:
         return "one alone"
     if not texts.trees and all(map(_is_cut, texts.hwloc)):
-        why = (
-            _why_begins_late(devices) or _why_ends_early(devices) if texts.listings else "the end of the XML is missing"
-        )
+        why = _why_begins_late(devices) or _why_picked(devices) if texts.listings else "the end of the XML is missing"
         if why:
             return why
     if all(device.class_code is None or device.class_code.startswith(_GPUS_AND_BRIDGES) for device in devices):
@@ -74,10 +73,17 @@ def _why_begins_late(devices: tuple[PciDevice, ...]) -> str | None:
     return f"{_FIRST} is not in it"
 
 
-def _why_ends_early(devices: tuple[PciDevice, ...]) -> str | None:
-    """Return what shows that functions behind these are left out: no bus but those that the bridges are on."""
+def _why_picked(devices: tuple[PciDevice, ...]) -> str | None:
+    """Return what shows that others than these are left out: nothing is behind a bridge, or nothing is of other use.
+
+    What a hypervisor passes through alone is such a list even when whole: grep leaves the same.
+    """
     buses = {device.bdf[:-5] for device in devices if (device.class_code or "").startswith(_PORT)}
-    return "none is behind a bridge" if buses and all(device.bdf[:-5] in buses for device in devices) else None
+    if buses and all(device.bdf[:-5] in buses for device in devices):
+        return "none is behind a bridge"
+    if all((device.class_code or "").startswith(_SEARCHED_FOR) for device in devices):
+        return "GPUs, NICs, drives and bridges alone"
+    return None
 
 
 def _without_class(devices: tuple[PciDevice, ...], texts: Texts) -> int:

@@ -29,13 +29,20 @@ PASSED_THROUGH = GPU.replace("17:00.0", "0001:00:00.0")
 ARM_PORT = "0004:00:00.0 PCI bridge [0604]: NVIDIA Corporation Device [10de:22b8]\n"
 CONNECTX3 = "81:00.0 Network controller: Mellanox Technologies MT27500 Family [ConnectX-3]\n"
 WIFI = "02:00.0 Network controller: Intel Corporation Wi-Fi 6 AX200 (rev 1a)\n"
+USB = "0008:01:00.0 USB controller: ASMedia Technology Inc. Device 2142\n"
+SOUND = "0001:00:00.1 Audio device: NVIDIA Corporation AD102 High Definition Audio Controller (rev a1)\n"
 VIRTUAL_NIC = NIC.replace("31:00.0", "a2c1:00:02.0")
 
 LISTS = {
     "whole, with all": (HOST_BRIDGE + PORT + GPU + NIC + DRIVE, "1 GPU, 1 NIC, 1 NVMe drive"),
     "whole, without drives": (HOST_BRIDGE + SATA + GPU + NIC, "1 GPU, 1 NIC, 0 NVMe drives"),
     "whole, in words that have no code": (HOST_BRIDGE + SATA + WORDY, "0 GPUs, 0 NICs, 0 NVMe drives"),
-    "what a hypervisor passes through": (PASSED_THROUGH + VIRTUAL_NIC, "1 GPU, 1 NIC, 0 NVMe drives"),
+    "what a hypervisor passes through": (PASSED_THROUGH + VIRTUAL_NIC + SOUND, "1 GPU, 1 NIC, 0 NVMe drives"),
+    "what a hypervisor passes through, or grep leaves": (PASSED_THROUGH + VIRTUAL_NIC, "1 GPU, 1 NIC"),
+    "GPUs, NICs and bridges of NVIDIA (grep)": (
+        ARM_PORT.replace("0004:", "0000:") + NIC.replace("31:", "0000:01:") + ARM_PORT,
+        "1 NIC",
+    ),
     "one GPU (-s)": (GPU, "1 GPU"),
     "one drive (-s)": (DRIVE, "1 NVMe drive"),
     "one host bridge (-s)": (HOST_BRIDGE, "no device told"),
@@ -53,7 +60,7 @@ LISTS = {
     ),
     "one domain of several (-s)": (ARM_PORT + DRIVE.replace("4b:", "0004:01:"), "1 NVMe drive"),
     "domains of an ARM server": (
-        ARM_PORT.replace("0004:", "0000:") + ARM_PORT + DRIVE.replace("4b:", "0004:01:"),
+        ARM_PORT.replace("0004:", "0000:") + ARM_PORT + DRIVE.replace("4b:", "0004:01:") + USB,
         "0 GPUs, 0 NICs, 1 NVMe drive",
     ),
     "a domain of five digits alone": (
