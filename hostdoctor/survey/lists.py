@@ -32,8 +32,16 @@ def _why(kind: str, devices: tuple[PciDevice, ...], texts: Texts) -> str | None:
     untold = _without_class(devices, texts)
     if untold:
         return f"{untold} of {len(devices)} PCI functions without a class: a name alone does not tell what it is"
+    if kind == "gpus" and any(map(_is_projected, devices)):
+        return "Hyper-V and WSL give a guest GPUs that no list of PCI functions names"
     why = _why_part(devices, texts)
     return f"a part of the list of PCI functions: {why}" if why else None
+
+
+def _is_projected(device: PciDevice) -> bool:
+    """Tell Hyper-V's 3D controller, behind which any maker's GPU may be (GPU-PV)."""
+    maker = device.vendor_id or (device.name or "").partition(" ")[0]
+    return (device.class_code or "").startswith("0302") and maker in ("1414", "Microsoft")
 
 
 def _why_part(devices: tuple[PciDevice, ...], texts: Texts) -> str | None:

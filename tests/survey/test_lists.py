@@ -75,6 +75,11 @@ LISTS = {
         "00:00.0 0600: 8086:09a2\n00:17.0 0106: 8086:a182\n43:00.0 0c06: 1077:7322\n81:00.0 0280: 15b3:1003\n",
         "0 GPUs, 2 NICs, 0 NVMe drives",
     ),
+    "a guest of WSL": (
+        "0f5a:00:00.0 3D controller: Microsoft Corporation Basic Render Driver\n"
+        "1b2c:00:00.0 System peripheral: Red Hat, Inc. Virtio file system (rev 01)\n",
+        "0 NICs, 0 NVMe drives",
+    ),
     "a tree without names (-t)": ("-[0000:00]-+-00.0\n           \\-01.0-[01]----00.0\n", "no device told"),
     "a tree of numbers (-tn)": (
         "-[0000:00]-+-00.0  8086:09a2\n           \\-01.0-[01]----00.0  10de:2331\n",
