@@ -1,5 +1,7 @@
 """What pasted lists of PCI functions do not show: unknown where they may be a part, none where they are whole."""
 
+from pathlib import Path
+
 import pytest
 
 from hostdoctor.diagnosis.api import Ask
@@ -13,6 +15,7 @@ from hostdoctor.outputs.prometheus import render_prometheus
 from hostdoctor.outputs.report_metrics import Made, report_families
 from hostdoctor.outputs.words import counts
 from hostdoctor.placement.selection import select
+from hostdoctor.sources.opening import open_source
 from hostdoctor.sources.texts import TextSource
 from hostdoctor.survey import survey
 from tests.support.render_hwloc import bridge, function, holder, node, topology
@@ -203,9 +206,22 @@ NARROW = """\
 
 
 def test_evidence_names_who_told_it_where_no_sysfs_was_read() -> None:
-    (result,) = (result for result in report_on(NARROW).results if result.id == "HD201")
-    (found,) = result.findings
+    (found,) = result_of("HD201", NARROW).findings
     assert (found.evidence[0].source, found.evidence[0].value) == (
         "pasted, for /sys/bus/pci/devices/0000:01:00.0/current_link_width",
         "8",
+    )
+
+
+def test_evidence_names_who_told_it_where_sysfs_has_nodes_alone(tmp_path: Path) -> None:
+    node = tmp_path / "host/sys/devices/system/node"
+    (node / "node0").mkdir(parents=True)
+    (node / "online").write_text("0\n")
+    (node / "node0/cpulist").write_text("0-7\n")
+    (tmp_path / "lspci.txt").write_text(NARROW)
+    host = survey(open_source([str(tmp_path / "host"), str(tmp_path / "lspci.txt")]))
+    assert [node.cpus for node in host.numa_nodes] == ["0-7"]
+    (result,) = (result for result in diagnose(host, Ask(), load_rules()).results if result.id == "HD201")
+    assert result.findings[0].evidence[0].source == (
+        f"{tmp_path}/host, {tmp_path}/lspci.txt, for /sys/bus/pci/devices/0000:01:00.0/current_link_width"
     )
