@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 
-from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, in_scope
+from hostdoctor.diagnosis import Ask, Finding, Remedy, Skip, check, finding, in_scope, needs
 from hostdoctor.diagnosis.api import gpu_label
 from hostdoctor.diagnosis.subjects import is_given_some
 from hostdoctor.facts import Gpu, Host
@@ -35,7 +35,7 @@ def nvidia_driver_unusable(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     nvidia = {device.bdf for device in host.pci_devices if device.vendor_id == "10de"}
     ours = [g for g in candidates if g.driver in OURS or g.bdf in nvidia]
     gpus = [g for g in ours if not any(part in (g.driver or "") for part in PASSED_THROUGH)]
-    if skip := _skip(host, gpus):
+    if skip := _skip(host, candidates, gpus):
         yield skip
     elif (answer := _error(host)) is not None:
         text = next(text for word, text in REMEDIES.items() if word in answer.lower())
@@ -60,11 +60,11 @@ def _error(host: Host) -> str | None:
     return None if told_elsewhere else f"every GPU: {refused[0]}"
 
 
-def _skip(host: Host, gpus: list[Gpu]) -> Skip | None:
+def _skip(host: Host, candidates: Iterable[Gpu], gpus: list[Gpu]) -> Skip | None:
     if not host.pci_devices:
         return Skip(kind="no-evidence", reason="the PCI functions are not known")
     if not gpus:
-        return Skip(kind="not-applicable", reason="no NVIDIA GPU for this system (none, or all passed through)")
+        return needs.no_nvidia_gpu(host, candidates, "no NVIDIA GPU for this system (none, or all passed through)")
     if host.nvidia.state in (None, "timeout"):
         return Skip(kind="no-evidence", reason="the driver was not asked, or did not answer in time")
     if host.nvidia.state == "absent" and (host.system.nvidia_driver or any(g.driver == "nvidia" for g in gpus)):

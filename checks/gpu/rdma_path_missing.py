@@ -30,7 +30,7 @@ def rdma_path_missing(host: Host, ask: Ask) -> Iterable[Finding | Skip]:
     nics = [nic.name or nic.label or nic.bdf or "?" for nic in host.nics if nic.rdma]
     modules, flavour = host.settings.get("modules.peer_memory"), host.settings.get("modules.nvidia")
     if not any(gpu.driver == "nvidia" or gpu.uuid for gpu in in_scope(host, ask)):
-        yield Skip(kind="not-applicable", reason="no NVIDIA GPU in scope")
+        yield needs.no_nvidia_gpu(host, in_scope(host, ask), "no NVIDIA GPU in scope")
         return
     if not nics:
         yield needs.no_rdma_nic(host, "no RDMA NIC known")

@@ -1,5 +1,7 @@
 """Needs that several checks share: each returns None when met, else the Skip to report."""
 
+from collections.abc import Iterable
+
 from hostdoctor.diagnosis.api import Ask, in_scope
 from hostdoctor.diagnosis.report import Skip
 from hostdoctor.facts import Gpu, Host
@@ -43,10 +45,19 @@ def none_known(host: Host, reason: str, *devices: str) -> Skip:
 
 
 def no_rdma_nic(host: Host, reason: str) -> Skip:
-    """Say that there is no RDMA NIC: not applicable, unless NICs may be unlisted or are known by address alone."""
+    """Say that there is no RDMA NIC: not applicable, unless NICs may be unlisted or nobody told what they can do."""
     if any(nic.name is None for nic in host.nics):
         return Skip(kind="no-evidence", reason=f"{reason}: what the NICs are called is not known")
+    if not host.has_sysfs and any(not nic.netdevs for nic in host.nics):
+        return Skip(kind="no-evidence", reason=f"{reason}: which NICs can do RDMA is not known")
     return none_known(host, reason, "nics")
+
+
+def no_nvidia_gpu(host: Host, gpus: Iterable[Gpu], reason: str) -> Skip:
+    """Say that none of these GPUs is NVIDIA's: not applicable, unless some may be unlisted or nobody told a driver."""
+    if not host.has_sysfs and any(gpu.driver is None for gpu in gpus):
+        return Skip(kind="no-evidence", reason="which driver the GPUs have is not known")
+    return none_known(host, reason, "gpus")
 
 
 def is_listed(host: Host, devices: str) -> bool:

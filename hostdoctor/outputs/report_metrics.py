@@ -87,7 +87,7 @@ def _host_rows(report: Report) -> Iterator[Row]:
     yield "disagreements", {}, len(host.disagreements)
     if is_listed(host, "gpus"):
         yield "gpus", {}, len(host.gpus)
-    yield "gpus_in_scope", {}, report.gpus_in_scope
+        yield "gpus_in_scope", {}, report.gpus_in_scope
 
 
 def _device_rows(host: Host) -> Iterator[Row]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from hostdoctor.diagnosis.needs import is_listed
 from hostdoctor.diagnosis.paths import model
 from hostdoctor.diagnosis.subjects import brief, gpu_labels
 from hostdoctor.errors import PlacementError, UnknownNodeError, UsageError
@@ -218,6 +219,8 @@ def _refuse_twice(host: Host, chosen: Sequence[Device], option: str) -> None:
 def _none_usable(host: Host) -> PlacementError:
     if host.nvidia.state in ("error", "timeout"):
         return UnknownNodeError(f"no GPU known: the NVIDIA driver answered {host.nvidia.reason or host.nvidia.state}")
+    if not is_listed(host, "gpus"):
+        return UnknownNodeError("no source lists the GPUs: whether there is one to place is not known")
     return PlacementError("no GPU that the caller may use: nothing to place")
 
 

@@ -16,13 +16,14 @@ _NIC_NAME = re.compile(
     r"ConnectX|Elastic (?:Fabric|Network) Adapter|\bEthernet\b|InfiniBand|Omni-Path|\bGbE\b|Network (?:Connec|devic)",
     re.IGNORECASE,
 )
+_MELLANOX = ("15b3", "Mellanox")  # by id or by the first word of its name
 _NVME_NAME = re.compile(r"\bNVMe\b|NVM Express|Non-Volatile memory controller")
 _NOT_A_DEVICE = re.compile(r"\bbridge\b|\bswitch\b|\bport\b|\bDMA\b|management", re.IGNORECASE)
 
 
 def nics_from_listing(devices: Iterable[PciDevice]) -> tuple[Nic, ...]:
     """Return the network functions of a text, which names no network device."""
-    return tuple(placed(Nic(), d) for d in devices if _is(d, NIC_CLASSES, _NIC_NAME))
+    return tuple(placed(Nic(), d) for d in devices if _is(d, NIC_CLASSES, _NIC_NAME) or _is_infiniband(d))
 
 
 def nvme_from_listing(devices: Iterable[PciDevice]) -> tuple[NvmeController, ...]:
@@ -130,6 +131,12 @@ def _irqs(texts: Texts, notes: Notes) -> dict[tuple[str, int], int]:
         for vector in table.vectors:
             found.setdefault((vector.controller, vector.queue), vector.irq)
     return found
+
+
+def _is_infiniband(device: PciDevice) -> bool:
+    """Tell a network adapter of a class that InfiniBand's shares with others: 0280 is mostly Wi-Fi."""
+    code, maker = device.class_code or "", device.vendor_id or (device.name or "").partition(" ")[0]
+    return code.startswith("0c06") or (code.startswith("0280") and maker in _MELLANOX)
 
 
 def _is(device: PciDevice, classes: tuple[str, ...], name: re.Pattern[str]) -> bool:

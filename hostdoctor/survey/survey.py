@@ -102,7 +102,7 @@ def survey_map(source: Source) -> Host:
         nvidia=_nvidia(nvml, driver, texts),
         sources=(source.label, *texts.sources),
         is_live=source.is_live,
-        has_sysfs=bool(sysfs_nodes or sysfs_devices),
+        has_sysfs=bool(sysfs_devices or (sysfs_nodes and not devices)),
     )
 
 
