@@ -1,7 +1,7 @@
 """``hostdoctor budget``: how much memory may be pinned on each node, and the offload options that fit."""
 
 import math
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -23,8 +23,10 @@ from hostdoctor.cli.common import (
     timeout_of,
 )
 from hostdoctor.errors import SourceError, UsageError
-from hostdoctor.facts import Host
 from hostdoctor.sources.base import Source
+
+if TYPE_CHECKING:
+    from hostdoctor.budget.document import BudgetDocument
 
 app = typer.Typer(add_completion=False)
 
@@ -125,12 +127,12 @@ def budget(
         from hostdoctor.outputs.budget_text import render_budget
 
         emit(render_budget(host, made, told, terminal_style(), has_plan=request.has_plan))
-    raise typer.Exit(STATUS[told.fits] if request.has_plan else _known(host))
+    raise typer.Exit(STATUS[told.fits] if request.has_plan else _known(told))
 
 
-def _known(host: Host) -> int:
-    """Without a plan there is an answer as soon as there are nodes."""
-    return 0 if host.numa_nodes else 3
+def _known(told: "BudgetDocument") -> int:
+    """Without a plan there is an answer as soon as one node's is known."""
+    return 0 if any(node.pinnable_bytes is not None for node in told.nodes) else 3
 
 
 def _refuse_count(option: str, count: int | None) -> None:

@@ -153,7 +153,9 @@ def test_text_alone_cannot_tell(tmp_path: Path) -> None:
     assert told["fits"] is None
     assert told["reason"]
     assert [node["pinnable_bytes"] for node in told["nodes"]] == [None, None]
-    assert "how much may be pinned is not known" in hostdoctor("budget", "--from", str(text)).out
+    without_a_plan = hostdoctor("budget", "--from", str(text))
+    assert "how much may be pinned is not known" in without_a_plan.out
+    assert without_a_plan.status == 3
 
 
 def test_the_picture_has_every_part() -> None:
