@@ -198,7 +198,7 @@ class Agent:
     def snapshot(self) -> Snapshot:
         """Return everything as it is now."""
         now, last = self.tools.monotonic(), self._last
-        reading = self._readings[-1] if self._readings else Reading(at=now)
+        reading = self._latest(now)
         survey = self._survey
         return Snapshot(
             taken_at=self.tools.wall(),
@@ -307,7 +307,7 @@ class Agent:
             self._count(transitions=counts | {event.transition: counts.get(event.transition, 0) + 1})
         self.recorder.add(events)
         reading = read_signals(self.tools.files, self._watched, now)
-        changed = why_survey_again(self._watched, self._readings[-1] if self._readings else Reading(at=now), reading)
+        changed = why_survey_again(self._watched, self._latest(now), reading)
         self._readings.append(reading)
         if changed is not None:
             self._asked.note(1, changed, now, reason="signal")
@@ -382,6 +382,10 @@ class Agent:
             rates = drive_rates(self._watched, self._means_from, reading, {})
             self._memory = msgspec.structs.replace(self._memory, means=with_means(self._memory.means, rates))
             self._means_from = reading
+
+    def _latest(self, now: float) -> Reading:
+        """Return the last reading, one of nothing where there is none."""
+        return self._readings[-1] if self._readings else Reading(at=now)
 
     def _before(self, reading: Reading) -> Reading:
         """Return the newest reading that is old enough to tell a rate from, else the oldest."""

@@ -153,7 +153,7 @@ def test_contended_copies_run_beside_a_second_stream(copy: Copy) -> None:
     results = told["results"]
     assert [result["setting"]["load"] for result in results] == ["idle", "contended"]
     idle, contended = ([arm["contending_copies"] for arm in result["arms"]] for result in results)
-    assert (idle, sum(contended) > 0) == ([None, None], True)
+    assert (idle, min(contended) > 0) == ([None, None], True)
     (copier,) = told["copiers"]
     beside, all_cpus = parse_cpulist(copier["second_stream_cpus"]), parse_cpulist(copier["cpus"])
     assert (copier["cpu"] in beside) == (len(all_cpus) == 1)

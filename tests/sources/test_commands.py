@@ -48,7 +48,7 @@ def test_a_hanging_command_is_killed_at_the_deadline_and_keeps_what_it_said() ->
     began = time.monotonic()
     done = run(("sh", "-c", "echo partial; exec sleep 600"), timeout_s=1)
     assert (done.text, done.reason, done.kind) == ("partial\n", "did not answer in time", "timeout")
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 10
 
 
 def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for() -> None:

@@ -27,13 +27,13 @@ def test_a_server_that_never_answers_costs_the_deadline(monkeypatch: pytest.Monk
     over = threading.Event()
 
     def hang(path: str) -> None:
-        over.wait(300)
+        over.wait(30)
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(os, "statvfs", hang)
     began = time.monotonic()
     assert LiveSource(0.5).statvfs("/") is None
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 10
     over.set()
 
 

@@ -89,7 +89,7 @@ class Started:
         finally:
             self.process.kill()
         seconds = time.monotonic() - self._began
-        limit = time.monotonic() + 10  # a killed process may take a moment to be gone
+        limit = time.monotonic() + 2  # a killed process may take a moment to be gone
         while (left := _alive(self._mark, except_pid=self.process.pid)) and time.monotonic() < limit:
             time.sleep(0.1)
         for pid in left:
